@@ -1,0 +1,30 @@
+// Package deps pins modules while packages are being written; it is removed once they are imported for real.
+package deps
+
+import (
+	_ "github.com/HdrHistogram/hdrhistogram-go"
+	_ "github.com/cilium/ebpf"
+	_ "github.com/cilium/ebpf/btf"
+	_ "github.com/cilium/ebpf/link"
+	_ "github.com/cilium/ebpf/rlimit"
+	_ "github.com/felixge/fgprof"
+	_ "github.com/goccy/go-yaml"
+	_ "github.com/google/go-cmp/cmp"
+	_ "github.com/google/pprof/profile"
+	_ "github.com/jedib0t/go-pretty/v6/table"
+	_ "github.com/klauspost/compress/zstd"
+	_ "github.com/prometheus/client_golang/prometheus"
+	_ "github.com/prometheus/client_golang/prometheus/promhttp"
+	_ "github.com/prometheus/common/expfmt"
+	_ "github.com/rogpeppe/go-internal/testscript"
+	_ "github.com/schollz/progressbar/v3"
+	_ "github.com/spaolacci/murmur3"
+	_ "github.com/spf13/cobra"
+	_ "go.uber.org/goleak"
+	_ "golang.org/x/arch/x86/x86asm"
+	_ "golang.org/x/perf/benchfmt"
+	_ "golang.org/x/sys/unix"
+	_ "golang.org/x/term"
+	_ "google.golang.org/protobuf/encoding/protowire"
+	_ "pgregory.net/rapid"
+)
