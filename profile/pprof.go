@@ -7,9 +7,10 @@ import (
 	"time"
 
 	pprof "github.com/google/pprof/profile"
+	"github.com/klauspost/compress/gzip"
 )
 
-// MaxEncoded bounds what Read accepts, before decompression, in bytes.
+// MaxEncoded bounds what Read accepts, before and after decompression, in bytes.
 const MaxEncoded = 256 << 20
 
 // Write encodes p as a gzipped pprof file that `go tool pprof` opens. Samples
@@ -120,18 +121,29 @@ func (e *encoder) mapping(module string) *pprof.Mapping {
 // Read decodes a pprof file, gzipped or plain. Samples keep their order, except
 // that equal stacks with equal labels are merged into the first.
 func Read(r io.Reader) (*Profile, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxEncoded+1))
+	data, err := readBounded(r)
+	if err == nil && bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		var z *gzip.Reader
+		if z, err = gzip.NewReader(bytes.NewReader(data)); err == nil {
+			data, err = readBounded(z)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read profile: %w", err)
-	}
-	if len(data) > MaxEncoded {
-		return nil, fmt.Errorf("read profile: larger than %d bytes", MaxEncoded)
 	}
 	in, err := pprof.ParseData(data)
 	if err != nil {
 		return nil, fmt.Errorf("decode profile: %w", err)
 	}
 	return FromPprof(in)
+}
+
+func readBounded(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, MaxEncoded+1))
+	if err == nil && len(data) > MaxEncoded {
+		err = fmt.Errorf("larger than %d bytes", MaxEncoded)
+	}
+	return data, err
 }
 
 // FromPprof converts a parsed pprof profile. Negative values, as in a delta,

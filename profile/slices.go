@@ -172,6 +172,9 @@ func ReadSlices(r io.Reader, p *Profile) (*Slices, error) {
 	if d.err == nil && (s.Width <= 0 || values != uint64(len(p.SampleTypes)) || samples != uint64(len(p.Samples))) {
 		d.err = fmt.Errorf("it belongs to another profile: %d values and %d samples, want %d and %d", values, samples, len(p.SampleTypes), len(p.Samples))
 	}
+	if d.err == nil && samples == 0 && entries > 0 {
+		d.err = fmt.Errorf("%d entries of no samples", entries)
+	}
 	slice := uint64(0)
 	for i := uint64(0); i < entries && d.err == nil; i++ {
 		slice += d.uvarint(1<<32-1, "slice")
