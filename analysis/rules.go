@@ -45,6 +45,7 @@ var builtinOrder = []string{"reference-broker.yaml", "nats-server.yaml", "go-run
 type RuleFile struct {
 	Name        string   `yaml:"name"`
 	When        When     `yaml:"when"`        // which targets it is for
+	Plane       string   `yaml:"plane"`       // the plane of its rules that name none
 	Application []string `yaml:"application"` // patterns of application frames; none: the default
 	Rules       []Rule   `yaml:"rules"`
 }
@@ -129,6 +130,9 @@ func CompileRules(files []RuleFile) (*Rules, error) {
 		}
 		for i, r := range f.Rules {
 			c.rule = i + 1
+			if r.Plane == "" {
+				r.Plane = f.Plane
+			}
 			cf.rules = append(cf.rules, c.compile(r))
 		}
 		if c.err != nil {
