@@ -125,15 +125,11 @@ func (m *Connected) AppendFrame(dst []byte) []byte {
 // Ping asks the other side for a Pong.
 type Ping struct{}
 
-func (*Ping) decode(s *scanner) { drain(s) }
-
 // AppendFrame appends m as one frame.
 func (*Ping) AppendFrame(dst []byte) []byte { return closeFrame(openFrame(dst, TypePing)) }
 
 // Pong answers Ping.
 type Pong struct{}
-
-func (*Pong) decode(s *scanner) { drain(s) }
 
 // AppendFrame appends m as one frame.
 func (*Pong) AppendFrame(dst []byte) []byte { return closeFrame(openFrame(dst, TypePong)) }
