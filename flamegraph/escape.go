@@ -1,0 +1,83 @@
+package flamegraph
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// visible makes a name safe to show: bytes that are not UTF-8, control and
+// format characters (line breaks, bidirectional overrides) and stacked marks
+// appear as escapes instead of acting. At most limit characters are kept; a cut
+// name ends in "…".
+func visible(s string, limit int) string {
+	var b strings.Builder
+	n := 0
+	mark := false
+	for len(s) > 0 {
+		if n >= limit {
+			b.WriteString("…")
+			break
+		}
+		r, size := utf8.DecodeRuneInString(s)
+		m := unicode.Is(unicode.M, r)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+			n += 4
+		case r == ' ' || unicode.IsPrint(r) && !(m && mark):
+			b.WriteRune(r)
+			n += cells(r)
+		default:
+			e := fmt.Sprintf(`\u%04x`, r)
+			b.WriteString(e)
+			n += len(e)
+		}
+		mark = m
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// cells is the width of a character in columns of a monospaced font, rounded up.
+func cells(r rune) int {
+	if r >= 0x1100 {
+		switch {
+		case r >= 0x2010 && r <= 0x2027, r == '−', r == '→', r == '⋯':
+			return 1
+		}
+		return 2
+	}
+	return 1
+}
+
+func width(s string) int {
+	n := 0
+	for _, r := range s {
+		n += cells(r)
+	}
+	return n
+}
+
+// cut shortens s, which is visible already, to n columns, ending in "…".
+func cut(s string, n int) string {
+	if width(s) <= n {
+		return s
+	}
+	if n < 1 {
+		return ""
+	}
+	used := 1
+	for i, r := range s {
+		if used += cells(r); used > n {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
+
+var xmlEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+
+// xml escapes text that is visible for element content and attributes.
+func xml(s string) string { return xmlEscape.Replace(s) }
