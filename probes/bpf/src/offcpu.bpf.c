@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/*
+ * Off-CPU time of the threads of some processes, aggregated in the kernel.
+ *
+ * Each thread is a state machine in the map tasks: RUNNING, OFF (from its
+ * switch-out to its next switch-in) or EXITED. What it waited with (stacks,
+ * reason, name) is taken at the switch-out, what it waited (blocked until its
+ * waking, runnable from there) is added to the map waits at the switch-in. User
+ * space reads both maps, so that waits that are still open count as well.
+ *
+ * The state belongs to the task and is never kept per CPU: threads migrate.
+ * The key holds the task's start time beside its address, because addresses
+ * and PIDs are used again.
+ */
+#include "offcpu.h"
+
+/* Set before loading. */
+const volatile __u64 min_blocked_ns;
+const volatile __u32 pid_namespace; /* inode of the recorder's */
+const volatile bool has_prev_state; /* sched_switch gives the state (5.18) */
+
+/* The window in CLOCK_MONOTONIC; 0 while it has not begun or ended. */
+volatile __u64 window_start;
+volatile __u64 window_end;
+
+INLINE void count(__u32 which, __u64 n)
+{
+	__u64 *v = map_lookup(&counters, &which);
+	if (v)
+		*v += n;
+}
+
+INLINE bool recording(void)
+{
+	return window_start && !window_end;
+}
+
+INLINE bool is_target(struct task_struct *p)
+{
+	__u32 tgid = p->tgid;
+	return tgid && map_lookup(&targets, &tgid);
+}
+
+INLINE void make_key(struct task_key *key, struct task_struct *p)
+{
+	key->task = (__u64)p;
+	key->start_time = p->start_time;
+}
+
+/* The part of the life of p that lies in the window. */
+INLINE __u64 born(struct task_struct *p)
+{
+	__u64 start = p->start_time, window = window_start;
+	return start > window ? start : window;
+}
+
+INLINE __u64 elapsed(__u64 from, __u64 to)
+{
+	return to > from ? to - from : 0;
+}
+
+INLINE long read_state(struct task_struct *p)
+{
+	struct task_struct___old *old = (void *)p;
+	if (field_exists(p->__state))
+		return p->__state;
+	return old->state;
+}
+
+INLINE __u32 blocked_reason(long state)
+{
+	if (state & TASK_INTERRUPTIBLE)
+		return REASON_INTERRUPTIBLE;
+	if (state & (TASK_STOPPED | TASK_TRACED))
+		return REASON_STOPPED;
+	if ((state & TASK_UNINTERRUPTIBLE) && (state & TASK_NOLOAD))
+		return REASON_IDLE;
+	return REASON_UNINTERRUPTIBLE;
+}
+
+/* intern returns the number of a stack, and keeps the stack under it. */
+NOINLINE __u64 intern(struct stack *s)
+{
+	__u64 id = s->user ? 0x9ae16a3b2f90404fULL : 0xc949c7defebbb2d1ULL;
+	__u32 depth = s->depth;
+	struct stack *old;
+
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		if (i >= depth)
+			break;
+		id = (id ^ s->ip[i]) * 0x9e3779b97f4a7c15ULL;
+		id ^= id >> 29;
+	}
+	if (id < STACK_FIRST)
+		id += STACK_FIRST;
+	old = map_lookup(&stacks, &id);
+	if (!old) {
+		long err = map_update(&stacks, &id, s, BPF_NOEXIST);
+		if (!err)
+			return id;
+		old = map_lookup(&stacks, &id); /* another CPU was first */
+		if (!old) {
+			count(COUNT_STACKS_FULL, 1);
+			return STACK_FULL;
+		}
+	}
+	if (old->depth != depth || old->user != s->user)
+		goto collision;
+	for (int i = 0; i < MAX_DEPTH; i++) {
+		if (i >= depth)
+			break;
+		if (old->ip[i] != s->ip[i])
+			goto collision;
+	}
+	return id;
+collision:
+	count(COUNT_COLLISION, 1);
+	return STACK_COLLISION;
+}
+
+/* keep interns the stack of size bytes in s, or says that there is none. */
+INLINE __u64 keep(struct stack *s, long size, bool user)
+{
+	if (size <= 0) {
+		count(user ? COUNT_USER_FAILED : COUNT_KERNEL_FAILED, 1);
+		return STACK_FAILED;
+	}
+	s->depth = (__u32)size / sizeof(__u64);
+	s->user = user;
+	if (s->depth >= MAX_DEPTH)
+		count(COUNT_TRUNCATED, 1);
+	return intern(s);
+}
+
+INLINE void take_stacks(void *ctx, struct task_state *t)
+{
+	__u32 zero = 0;
+	struct stack *s = map_lookup(&scratch, &zero);
+
+	if (!s)
+		return;
+	t->user_stack = keep(s, get_stack(ctx, s->ip, sizeof(s->ip), BPF_F_USER_STACK), true);
+	t->kernel_stack = keep(s, get_stack(ctx, s->ip, sizeof(s->ip), 0), false);
+}
+
+/* follow begins to follow a thread; NULL when there is no room. */
+INLINE struct task_state *follow(struct task_struct *p, struct task_key *key, __u32 phase, __u32 reason, __u32 flags)
+{
+	struct task_state t = {};
+
+	t.born = t.since = t.prior = born(p);
+	t.pid = p->pid;
+	t.tgid = p->tgid;
+	t.phase = phase;
+	t.reason = reason;
+	t.flags = flags;
+	read_kernel(t.comm, sizeof(t.comm), p->comm);
+	long err = map_update(&tasks, key, &t, BPF_NOEXIST);
+	if (err && err != -EEXIST)
+		count(COUNT_TASKS_FULL, 1);
+	return map_lookup(&tasks, key);
+}
+
+/* credit adds a closed interval off-CPU to the thread and to its kind of wait. */
+INLINE void credit(struct task_state *t, __u64 blocked, __u64 runnable, __u32 flags)
+{
+	struct wait_value *v, zero = {};
+	struct wait_key key = {
+		.user_stack = t->user_stack,
+		.kernel_stack = t->kernel_stack,
+		.tgid = t->tgid,
+		.reason = t->reason,
+		.flags = flags,
+	};
+
+	t->blocked_ns += blocked;
+	t->runnable_ns += runnable;
+	count(COUNT_WAITS, 1);
+	if (t->reason < REASON_PREEMPTED && blocked < min_blocked_ns) {
+		count(COUNT_BELOW_MIN, 1);
+		count(COUNT_BELOW_MIN_BLOCKED_NS, blocked);
+		count(COUNT_BELOW_MIN_RUNNABLE_NS, runnable);
+		return;
+	}
+	if (key.user_stack == STACK_FULL || key.kernel_stack == STACK_FULL)
+		count(COUNT_STACKS_FULL_NS, blocked + runnable);
+	if (key.user_stack == STACK_COLLISION || key.kernel_stack == STACK_COLLISION)
+		count(COUNT_COLLISION_NS, blocked + runnable);
+	__builtin_memcpy(key.comm, t->comm, sizeof(key.comm));
+	v = map_lookup(&waits, &key);
+	if (!v) {
+		map_update(&waits, &key, &zero, BPF_NOEXIST);
+		v = map_lookup(&waits, &key);
+	}
+	if (!v) {
+		count(COUNT_WAITS_FULL, 1);
+		count(COUNT_WAITS_FULL_BLOCKED_NS, blocked);
+		count(COUNT_WAITS_FULL_RUNNABLE_NS, runnable);
+		return;
+	}
+	__sync_fetch_and_add(&v->blocked_ns, blocked);
+	__sync_fetch_and_add(&v->runnable_ns, runnable);
+	__sync_fetch_and_add(&v->waits, 1);
+}
+
+INLINE void leave_cpu(void *ctx, struct task_struct *p, bool preempt, long state, __u64 now)
+{
+	struct task_key key;
+	struct task_state *t;
+
+	make_key(&key, p);
+	t = map_lookup(&tasks, &key);
+	if (!t) {
+		/* An exiting thread may already have been collected. */
+		if (p->flags & PF_EXITING)
+			return;
+		t = follow(p, &key, PHASE_RUNNING, 0, 0);
+		if (!t)
+			return;
+	}
+	if (t->phase == PHASE_EXITED)
+		return;
+	if (t->phase == PHASE_RUNNING) {
+		t->running_ns += elapsed(t->since, now);
+	} else {
+		t->unknown_ns += elapsed(t->since, now);
+		count(COUNT_MISSED_SWITCH, 1);
+	}
+	if (state & (TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE)) {
+		t->since = now;
+		t->phase = PHASE_EXITED;
+		return;
+	}
+	if (preempt)
+		t->reason = REASON_PREEMPTED;
+	else if (!state)
+		t->reason = REASON_YIELDED;
+	else
+		t->reason = blocked_reason(state);
+	take_stacks(ctx, t);
+	read_kernel(t->comm, sizeof(t->comm), p->comm);
+	t->flags = 0;
+	t->prior = t->since;
+	t->since = now;
+	t->phase = PHASE_OFF;
+}
+
+/* blocked_part is how much of the OFF phase that ends now was blocked. */
+INLINE __u64 blocked_part(struct task_state *t, __u64 now, __u32 *flags)
+{
+	__u64 waking = t->waking, off = elapsed(t->since, now);
+
+	if (t->reason >= REASON_PREEMPTED)
+		return 0;
+	if (waking >= t->since)
+		return elapsed(t->since, waking < now ? waking : now);
+	/* Woken between setting its state and leaving its CPU. */
+	if (waking && waking >= t->prior && !(t->flags & WAIT_SEEDED)) {
+		count(COUNT_EARLY_WAKEUP, 1);
+		return 0;
+	}
+	count(COUNT_MISSED_WAKEUP, 1);
+	count(COUNT_MISSED_WAKEUP_NS, off);
+	*flags |= WAIT_MISSED_WAKEUP;
+	return off;
+}
+
+INLINE void enter_cpu(struct task_struct *p, __u64 now)
+{
+	struct task_key key;
+	struct task_state *t;
+
+	make_key(&key, p);
+	t = map_lookup(&tasks, &key);
+	if (!t) {
+		if (p->flags & PF_EXITING)
+			return;
+		/* A thread from before the window that seeding has not reached
+		 * yet: it is woken, and nothing is known of what it waited for. */
+		if (p->start_time > window_start)
+			t = follow(p, &key, PHASE_OFF, REASON_STARTED, 0);
+		else
+			t = follow(p, &key, PHASE_OFF, REASON_INTERRUPTIBLE, WAIT_SEEDED);
+		if (!t)
+			return;
+	}
+	if (t->phase == PHASE_EXITED)
+		return;
+	if (t->phase == PHASE_OFF) {
+		__u32 flags = t->flags;
+		__u64 blocked = blocked_part(t, now, &flags);
+		credit(t, blocked, elapsed(t->since, now) - blocked, flags);
+	} else {
+		t->unknown_ns += elapsed(t->since, now);
+		count(COUNT_MISSED_SWITCH, 1);
+	}
+	t->since = now;
+	t->phase = PHASE_RUNNING;
+}
+
+SEC("tp_btf/sched_switch")
+int offcpu_switch(__u64 *ctx)
+{
+	struct task_struct *prev = (void *)ctx[1];
+	struct task_struct *next = (void *)ctx[2];
+	bool out, in;
+	__u64 now;
+
+	if (!recording())
+		return 0;
+	count(COUNT_SWITCHES, 1);
+	out = is_target(prev);
+	in = is_target(next);
+	if (!out && !in)
+		return 0;
+	count(COUNT_MATCHED, 1);
+	now = ktime_get_ns();
+	if (out) {
+		long state;
+		if (has_prev_state)
+			state = (__u32)ctx[3];
+		else
+			state = read_state(prev);
+		leave_cpu(ctx, prev, (bool)ctx[0], state, now);
+	}
+	if (in)
+		enter_cpu(next, now);
+	return 0;
+}
+
+SEC("tp_btf/sched_waking")
+int offcpu_waking(__u64 *ctx)
+{
+	struct task_struct *p = (void *)ctx[0];
+	struct task_key key;
+	struct task_state *t;
+
+	if (!recording() || !is_target(p))
+		return 0;
+	count(COUNT_WAKINGS, 1);
+	make_key(&key, p);
+	t = map_lookup(&tasks, &key);
+	/* The first waking of a wait counts. */
+	if (t && !(t->phase == PHASE_OFF && t->waking >= t->since))
+		t->waking = ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int offcpu_exit(__u64 *ctx)
+{
+	struct task_struct *p = (void *)ctx[0];
+	struct task_key key;
+	struct task_state *t;
+	__u64 now;
+
+	if (!recording() || !is_target(p))
+		return 0;
+	now = ktime_get_ns();
+	make_key(&key, p);
+	t = map_lookup(&tasks, &key);
+	if (!t || t->phase == PHASE_EXITED)
+		return 0;
+	if (t->phase == PHASE_RUNNING)
+		t->running_ns += elapsed(t->since, now);
+	else
+		t->unknown_ns += elapsed(t->since, now);
+	t->since = now;
+	t->phase = PHASE_EXITED;
+	return 0;
+}
+
+/* offcpu_targets translates wanted (PIDs as the user sees them) into targets. */
+SEC("iter/task")
+int offcpu_targets(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct upid upid = {};
+	struct pid *pid;
+	__u32 level, nr, tgid, inum = 0;
+
+	if (!p || p->pid != p->tgid)
+		return 0;
+	pid = p->thread_pid;
+	if (!pid)
+		return 0;
+	level = pid->level;
+	for (int i = 0; i < 32; i++) {
+		if (i > level)
+			return 0;
+		read_kernel(&upid, sizeof(upid),
+			    (void *)pid + field_offset(struct pid, numbers) + i * sizeof(upid));
+		read_kernel(&inum, sizeof(inum),
+			    (void *)upid.ns + field_offset(struct pid_namespace, ns.inum));
+		if (inum == pid_namespace)
+			break;
+	}
+	if (inum != pid_namespace)
+		return 0;
+	nr = upid.nr;
+	tgid = p->tgid;
+	if (map_lookup(&wanted, &nr))
+		map_update(&targets, &tgid, &nr, BPF_ANY);
+	return 0;
+}
+
+/* seed_registers keeps what user space needs to walk the user stack. */
+INLINE void seed_registers(struct task_struct *p, struct task_state *t)
+{
+	struct pt_regs *regs = NULL;
+
+	if (!enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs) || !field_exists(regs->bp))
+		return;
+	regs = (void *)task_pt_regs(p);
+	if (!regs)
+		return;
+	t->regs_ip = regs->ip;
+	t->regs_sp = regs->sp;
+	t->regs_bp = regs->bp;
+	/* A number of its own, under which user space keeps the walked stack. */
+	t->user_stack = (__u64)p;
+}
+
+/* offcpu_seed begins to follow the threads that are there as the window begins. */
+SEC("iter/task")
+int offcpu_seed(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	__u32 one = 1;
+	struct task_key key;
+	struct task_state t = {};
+	struct stack *s;
+	long state;
+
+	if (!p || !recording() || !is_target(p))
+		return 0;
+	if ((p->flags & PF_EXITING) || p->start_time > window_start)
+		return 0;
+	state = read_state(p);
+	if (state & (TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE | TASK_NEW))
+		return 0;
+	t.born = t.since = t.prior = window_start;
+	t.pid = p->pid;
+	t.tgid = p->tgid;
+	read_kernel(t.comm, sizeof(t.comm), p->comm);
+	if (p->on_cpu) {
+		t.phase = PHASE_RUNNING;
+	} else {
+		t.phase = PHASE_OFF;
+		t.flags = WAIT_SEEDED;
+		if (!state || (state & TASK_WAKING))
+			t.reason = REASON_PREEMPTED;
+		else
+			t.reason = blocked_reason(state);
+		s = map_lookup(&scratch, &one);
+		if (s)
+			t.kernel_stack = keep(s, get_task_stack(p, s->ip, sizeof(s->ip), 0), false);
+		seed_registers(p, &t);
+	}
+	make_key(&key, p);
+	/* When a probe was first, what it saw is newer. */
+	long err = map_update(&tasks, &key, &t, BPF_NOEXIST);
+	if (err && err != -EEXIST)
+		count(COUNT_TASKS_FULL, 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";
