@@ -1,0 +1,156 @@
+//go:build linux && (amd64 || arm64)
+
+package thread
+
+import (
+	"bufio"
+	"debug/elf"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contention-toolkit/contention/profile"
+)
+
+// target is a running program of testdata/target.
+type target struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	pid   int
+	once  sync.Once
+}
+
+var (
+	buildOnce sync.Once
+	buildErr  error
+	targetExe string
+)
+
+// startTarget builds the program once, starts it and waits until it has begun.
+func startTarget(t testing.TB, args ...string) *target {
+	t.Helper()
+	buildOnce.Do(func() {
+		targetExe = filepath.Join(scratchDir, "target")
+		cmd := exec.Command("go", "build", "-o", targetExe, "./testdata/target")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			buildErr = fmt.Errorf("build the target: %w\n%s", err, out)
+		}
+	})
+	if buildErr != nil {
+		t.Fatal(buildErr)
+	}
+	cmd := exec.Command(targetExe, args...)
+	// Go's preemption signals would interrupt the raw system calls.
+	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=4")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tg := &target{cmd: cmd, stdin: stdin, pid: cmd.Process.Pid}
+	t.Cleanup(tg.stop)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "begun\n" {
+		t.Fatalf("target %v said %q: %v", args, line, err)
+	}
+	return tg
+}
+
+// stop ends the program and reaps it.
+func (tg *target) stop() {
+	tg.once.Do(func() {
+		_ = tg.stdin.Close()
+		kill := time.AfterFunc(5*time.Second, func() { _ = tg.cmd.Process.Kill() })
+		defer kill.Stop()
+		_ = tg.cmd.Wait() // how it ends is not what is tested
+	})
+}
+
+// elfSymbols resolves addresses of a static executable that is not moved.
+type elfSymbols []elf.Symbol
+
+func readELF(t testing.TB, path string) elfSymbols {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	all, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s elfSymbols
+	for _, x := range all {
+		if elf.ST_TYPE(x.Info) == elf.STT_FUNC {
+			s = append(s, x)
+		}
+	}
+	sort.Slice(s, func(i, j int) bool { return s[i].Value < s[j].Value })
+	return s
+}
+
+func (s elfSymbols) Frames(addr uint64, ret bool) []profile.Frame {
+	at := addr
+	if ret {
+		at--
+	}
+	i := sort.Search(len(s), func(i int) bool { return s[i].Value > at }) - 1
+	if i < 0 || at >= s[i].Value+s[i].Size {
+		return []profile.Frame{{Function: fmt.Sprintf("%#x", addr)}}
+	}
+	return []profile.Frame{{Function: s[i].Name}}
+}
+
+// targetSymbols is Options.Symbols for programs of testdata/target.
+func targetSymbols(t testing.TB) func(int) Resolver {
+	s := readELF(t, targetExe)
+	return func(int) Resolver { return s }
+}
+
+// sum adds up one value of the samples that pick chooses.
+func sum(p *profile.Profile, value int, pick func(stack string, l profile.Labels) bool) int64 {
+	var n int64
+	for _, s := range p.Samples {
+		if pick(stackText(p, s), p.Labels(s.Labels)) {
+			n += s.Values[value]
+		}
+	}
+	return n
+}
+
+// stackText is a stack as text, innermost first.
+func stackText(p *profile.Profile, s profile.Sample) string {
+	var names []string
+	for _, f := range p.Frames(s.Stack) {
+		names = append(names, f.Function)
+	}
+	return strings.Join(names, ";")
+}
+
+// in says whether a stack has a function.
+func in(function string) func(string, profile.Labels) bool {
+	return func(stack string, _ profile.Labels) bool {
+		return strings.Contains(";"+stack+";", ";"+function+";")
+	}
+}
+
+const (
+	valueBlocked = iota
+	valueRunnable
+	valueWaits
+)

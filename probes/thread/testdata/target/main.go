@@ -1,0 +1,121 @@
+// Command target does one thing that a recorder of threads has to see. Its
+// argument says what; it prints a line when it has begun, and ends when its
+// standard input does.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|idle|churn|exit")
+		os.Exit(2)
+	}
+	begun := make(chan struct{})
+	switch os.Args[1] {
+	case "sleep": // 20 ms at a time, in one thread
+		go locked(begun, sleepLoop)
+	case "park": // for ever
+		go locked(begun, park)
+	case "spin": // two threads on one CPU
+		go locked(make(chan struct{}), func() { pin(); spin() })
+		go locked(begun, func() { pin(); spin() })
+	case "churn": // threads that begin and end
+		go churn(begun)
+	case "idle":
+		close(begun)
+	case "exit": // after a while, in the middle of sleeping
+		go locked(begun, sleepLoop)
+		go func() {
+			n, _ := strconv.Atoi(os.Args[2])
+			time.Sleep(time.Duration(n) * time.Millisecond)
+			os.Exit(0)
+		}()
+	}
+	<-begun
+	fmt.Println("begun")
+	io.Copy(io.Discard, os.Stdin)
+}
+
+func locked(begun chan struct{}, f func()) {
+	runtime.LockOSThread()
+	close(begun)
+	f()
+}
+
+//go:noinline
+func sleepLoop() {
+	for {
+		sleep20ms()
+	}
+}
+
+//go:noinline
+func sleep20ms() {
+	ts := syscall.Timespec{Nsec: 20_000_000}
+	if _, _, err := syscall.Syscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0); err != 0 {
+		fmt.Fprintln(os.Stderr, "nanosleep:", err)
+	}
+}
+
+//go:noinline
+func park() {
+	var word uint32
+	for {
+		syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&word)), 0, 0, 0, 0, 0)
+	}
+}
+
+// pin lets the calling thread run on the first CPU that it may run on only.
+func pin() {
+	var set [128]byte
+	n, _, err := syscall.RawSyscall(syscall.SYS_SCHED_GETAFFINITY, 0, uintptr(len(set)), uintptr(unsafe.Pointer(&set)))
+	if err != 0 {
+		fmt.Fprintln(os.Stderr, "sched_getaffinity:", err)
+		os.Exit(1)
+	}
+	for i := range set {
+		if set[i] != 0 {
+			first := set[i] & -set[i]
+			set = [128]byte{}
+			set[i] = first
+			break
+		}
+	}
+	if _, _, err := syscall.RawSyscall(syscall.SYS_SCHED_SETAFFINITY, 0, n, uintptr(unsafe.Pointer(&set))); err != 0 {
+		fmt.Fprintln(os.Stderr, "sched_setaffinity:", err)
+		os.Exit(1)
+	}
+}
+
+var sink uint64
+
+//go:noinline
+func spin() {
+	for {
+		sink++
+	}
+}
+
+// churn starts threads that sleep and end: a goroutine that ends while it is
+// locked to its thread ends the thread.
+func churn(begun chan struct{}) {
+	close(begun)
+	for {
+		done := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			sleep20ms()
+			close(done)
+		}()
+		<-done
+	}
+}
