@@ -23,22 +23,24 @@ const (
 	OffcpuCounterCOUNT_MISSED_WAKEUP          OffcpuCounter = 4
 	OffcpuCounterCOUNT_MISSED_WAKEUP_NS       OffcpuCounter = 5
 	OffcpuCounterCOUNT_EARLY_WAKEUP           OffcpuCounter = 6
-	OffcpuCounterCOUNT_MISSED_SWITCH          OffcpuCounter = 7
-	OffcpuCounterCOUNT_TASKS_FULL             OffcpuCounter = 8
-	OffcpuCounterCOUNT_WAITS_FULL             OffcpuCounter = 9
-	OffcpuCounterCOUNT_WAITS_FULL_BLOCKED_NS  OffcpuCounter = 10
-	OffcpuCounterCOUNT_WAITS_FULL_RUNNABLE_NS OffcpuCounter = 11
-	OffcpuCounterCOUNT_STACKS_FULL            OffcpuCounter = 12
-	OffcpuCounterCOUNT_STACKS_FULL_NS         OffcpuCounter = 13
-	OffcpuCounterCOUNT_COLLISION              OffcpuCounter = 14
-	OffcpuCounterCOUNT_COLLISION_NS           OffcpuCounter = 15
-	OffcpuCounterCOUNT_TRUNCATED              OffcpuCounter = 16
-	OffcpuCounterCOUNT_USER_FAILED            OffcpuCounter = 17
-	OffcpuCounterCOUNT_KERNEL_FAILED          OffcpuCounter = 18
-	OffcpuCounterCOUNT_BELOW_MIN              OffcpuCounter = 19
-	OffcpuCounterCOUNT_BELOW_MIN_BLOCKED_NS   OffcpuCounter = 20
-	OffcpuCounterCOUNT_BELOW_MIN_RUNNABLE_NS  OffcpuCounter = 21
-	OffcpuCounterCOUNT_MAX                    OffcpuCounter = 22
+	OffcpuCounterCOUNT_MISSED_IN              OffcpuCounter = 7
+	OffcpuCounterCOUNT_MISSED_OUT             OffcpuCounter = 8
+	OffcpuCounterCOUNT_MISSED_NS              OffcpuCounter = 9
+	OffcpuCounterCOUNT_TASKS_FULL             OffcpuCounter = 10
+	OffcpuCounterCOUNT_WAITS_FULL             OffcpuCounter = 11
+	OffcpuCounterCOUNT_WAITS_FULL_BLOCKED_NS  OffcpuCounter = 12
+	OffcpuCounterCOUNT_WAITS_FULL_RUNNABLE_NS OffcpuCounter = 13
+	OffcpuCounterCOUNT_STACKS_FULL            OffcpuCounter = 14
+	OffcpuCounterCOUNT_STACKS_FULL_NS         OffcpuCounter = 15
+	OffcpuCounterCOUNT_COLLISION              OffcpuCounter = 16
+	OffcpuCounterCOUNT_COLLISION_NS           OffcpuCounter = 17
+	OffcpuCounterCOUNT_TRUNCATED              OffcpuCounter = 18
+	OffcpuCounterCOUNT_USER_FAILED            OffcpuCounter = 19
+	OffcpuCounterCOUNT_KERNEL_FAILED          OffcpuCounter = 20
+	OffcpuCounterCOUNT_BELOW_MIN              OffcpuCounter = 21
+	OffcpuCounterCOUNT_BELOW_MIN_BLOCKED_NS   OffcpuCounter = 22
+	OffcpuCounterCOUNT_BELOW_MIN_RUNNABLE_NS  OffcpuCounter = 23
+	OffcpuCounterCOUNT_MAX                    OffcpuCounter = 24
 )
 
 type OffcpuPhase uint32

@@ -185,7 +185,9 @@ func (r *Recorder) loss(snap *snapshot) map[string]int64 {
 	return map[string]int64{
 		"missed_wakeups":      snap.counter(bpf.OffcpuCounterCOUNT_MISSED_WAKEUP),
 		"missed_wakeup_ns":    snap.counter(bpf.OffcpuCounterCOUNT_MISSED_WAKEUP_NS),
-		"missed_switches":     snap.counter(bpf.OffcpuCounterCOUNT_MISSED_SWITCH),
+		"missed_switch_ins":   snap.counter(bpf.OffcpuCounterCOUNT_MISSED_IN),
+		"missed_switch_outs":  snap.counter(bpf.OffcpuCounterCOUNT_MISSED_OUT),
+		"missed_switch_ns":    snap.counter(bpf.OffcpuCounterCOUNT_MISSED_NS),
 		"skipped_probes":      r.session.recursed,
 		"task_map_full":       snap.counter(bpf.OffcpuCounterCOUNT_TASKS_FULL),
 		"agg_map_full":        snap.counter(bpf.OffcpuCounterCOUNT_WAITS_FULL),

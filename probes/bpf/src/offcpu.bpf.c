@@ -203,6 +203,21 @@ INLINE void credit(struct task_state *t, __u64 blocked, __u64 runnable, __u32 fl
 	__sync_fetch_and_add(&v->waits, 1);
 }
 
+/* missed_in closes an OFF phase whose switch-in was not seen. That it was
+ * blocked until its waking is certain; the rest may be anything. */
+INLINE void missed_in(struct task_state *t, __u64 now)
+{
+	__u64 from = t->since, waking = t->waking;
+
+	if (t->reason < REASON_PREEMPTED && waking > from && waking < now) {
+		credit(t, waking - from, 0, t->flags);
+		from = waking;
+	}
+	t->unknown_ns += elapsed(from, now);
+	count(COUNT_MISSED_IN, 1);
+	count(COUNT_MISSED_NS, elapsed(from, now));
+}
+
 INLINE void leave_cpu(void *ctx, struct task_struct *p, bool preempt, long state, __u64 now)
 {
 	struct task_key key;
@@ -223,8 +238,7 @@ INLINE void leave_cpu(void *ctx, struct task_struct *p, bool preempt, long state
 	if (t->phase == PHASE_RUNNING) {
 		t->running_ns += elapsed(t->since, now);
 	} else {
-		t->unknown_ns += elapsed(t->since, now);
-		count(COUNT_MISSED_SWITCH, 1);
+		missed_in(t, now);
 	}
 	if (state & (TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE)) {
 		t->since = now;
@@ -292,7 +306,8 @@ INLINE void enter_cpu(struct task_struct *p, __u64 now)
 		credit(t, blocked, elapsed(t->since, now) - blocked, flags);
 	} else {
 		t->unknown_ns += elapsed(t->since, now);
-		count(COUNT_MISSED_SWITCH, 1);
+		count(COUNT_MISSED_OUT, 1);
+		count(COUNT_MISSED_NS, elapsed(t->since, now));
 	}
 	t->since = now;
 	t->phase = PHASE_RUNNING;
@@ -364,7 +379,7 @@ int offcpu_exit(__u64 *ctx)
 	if (t->phase == PHASE_RUNNING)
 		t->running_ns += elapsed(t->since, now);
 	else
-		t->unknown_ns += elapsed(t->since, now);
+		missed_in(t, now);
 	t->since = now;
 	t->phase = PHASE_EXITED;
 	return 0;

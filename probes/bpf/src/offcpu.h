@@ -47,7 +47,9 @@ enum counter {
 	COUNT_MISSED_WAKEUP,     /* see WAIT_MISSED_WAKEUP */
 	COUNT_MISSED_WAKEUP_NS,
 	COUNT_EARLY_WAKEUP,      /* the waking came while the thread was still leaving its CPU */
-	COUNT_MISSED_SWITCH,     /* a switch-in or switch-out was not seen */
+	COUNT_MISSED_IN,         /* a switch-out of a thread that was not seen to switch in */
+	COUNT_MISSED_OUT,        /* the other way round */
+	COUNT_MISSED_NS,         /* time of which nothing is known for either reason */
 	COUNT_TASKS_FULL,        /* a thread could not be followed */
 	COUNT_WAITS_FULL,        /* an interval found no room in the map waits */
 	COUNT_WAITS_FULL_BLOCKED_NS,
