@@ -42,7 +42,7 @@ func (s *scanner) next() bool {
 	if len(s.rest) == 0 || s.err != nil {
 		return false
 	}
-	tag, n := protowire.ConsumeVarint(s.rest)
+	tag, n := consumeVarint(s.rest)
 	if n < 0 {
 		return s.fail(errTag)
 	}
@@ -54,9 +54,9 @@ func (s *scanner) next() bool {
 	body := s.rest[n:]
 	switch tag & 7 {
 	case varint:
-		s.val, n = protowire.ConsumeVarint(body)
+		s.val, n = consumeVarint(body)
 	case bytesT:
-		s.data, n = protowire.ConsumeBytes(body)
+		s.data, n = consumeBytes(body)
 	case fixed64:
 		s.val, n = protowire.ConsumeFixed64(body)
 	case fixed32:
@@ -74,6 +74,22 @@ func (s *scanner) next() bool {
 		s.seen |= 1 << num
 	}
 	return true
+}
+
+// consumeVarint has protowire's result; nearly all varints here are one byte.
+func consumeVarint(b []byte) (uint64, int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		return uint64(b[0]), 1
+	}
+	return protowire.ConsumeVarint(b)
+}
+
+func consumeBytes(b []byte) ([]byte, int) {
+	if len(b) > 0 && b[0] < 0x80 && len(b) > int(b[0]) {
+		n := int(b[0]) + 1
+		return b[1:n:n], n
+	}
+	return protowire.ConsumeBytes(b)
 }
 
 // skip marks the field just read as unknown: its number, or its wire type.
@@ -132,6 +148,13 @@ func (s *scanner) ints(dst []int64) []int64 {
 // Append helpers; num is a field number.
 
 func putUint(b []byte, num protowire.Number, v uint64) []byte {
+	if num < 16 {
+		b = append(b, byte(num<<3))
+		for ; v >= 0x80; v >>= 7 {
+			b = append(b, byte(v)|0x80)
+		}
+		return append(b, byte(v))
+	}
 	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
 }
 
