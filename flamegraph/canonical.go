@@ -26,7 +26,7 @@ var canonicalRules = []struct {
 	{regexp.MustCompile(`\.(func|gowrap|deferwrap)\d+(?:(?:\.|-range)\d+)*`), ".$1*"},
 	{regexp.MustCompile(`-range\d+`), "-range*"},
 	// The JVM numbers lambdas, hidden classes and accessors per process.
-	{regexp.MustCompile(`\$\$Lambda(?:\$\d+)?(?:[/.]0x[0-9a-f]+)?`), "$$$$Lambda*"},
+	{regexp.MustCompile(`\$\$Lambda(?:\$\d+|\*)?(?:[/.]0x[0-9a-f]+)?`), "$$$$Lambda*"},
 	{regexp.MustCompile(`(Generated\w+Accessor)\d+`), "$1*"},
 	{regexp.MustCompile(`(LambdaForm\$\w+)/0x[0-9a-f]+`), "$1/*"},
 	// Threads, goroutines and addresses.

@@ -60,6 +60,27 @@ func width(s string) int {
 	return n
 }
 
+// sansWidth is the width of s in the sans-serif font of the given size, in
+// pixels, at the widest of the fonts that may stand in for it.
+func sansWidth(s string, size float64) float64 {
+	em := 0.0
+	for _, r := range s {
+		switch {
+		case strings.ContainsRune(" .,:;|!'ijlIt()[]·", r):
+			em += 0.38
+		case strings.ContainsRune("mwMW%→", r):
+			em += 0.98
+		case r >= 'A' && r <= 'Z' || r == '×' || r == '−' || r == '+':
+			em += 0.78
+		case cells(r) == 2:
+			em += 1.1
+		default:
+			em += 0.64
+		}
+	}
+	return em * size
+}
+
 // cut shortens s, which is visible already, to n columns, ending in "…".
 func cut(s string, n int) string {
 	if width(s) <= n {
@@ -79,5 +100,16 @@ func cut(s string, n int) string {
 
 var xmlEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
 
-// xml escapes text that is visible for element content and attributes.
-func xml(s string) string { return xmlEscape.Replace(s) }
+// escapeXML escapes text for element content and attributes. It is the last
+// gate: whatever is not printable becomes an escape even where a caller forgot
+// to make it visible.
+func escapeXML(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return r == utf8.RuneError || r != '\n' && !unicode.IsPrint(r) }) {
+		lines := strings.Split(s, "\n")
+		for i, l := range lines {
+			lines[i] = visible(l, len(l)*8)
+		}
+		s = strings.Join(lines, "\n")
+	}
+	return xmlEscape.Replace(s)
+}

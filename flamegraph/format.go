@@ -97,8 +97,10 @@ func percent(part, whole float64) string {
 		return "0 %"
 	case a < 0.05:
 		return "<0.1 %"
-	case a < 9.95 || a > 99 && a < 100:
+	case a < 9.95:
 		return minus(strconv.FormatFloat(p, 'f', 1, 64)) + " %"
+	case a > 99 && a < 100: // never rounded to all of it
+		return minus(strconv.FormatFloat(math.Trunc(p*10)/10, 'f', 1, 64)) + " %"
 	}
 	return minus(strconv.FormatFloat(p, 'f', 0, 64)) + " %"
 }

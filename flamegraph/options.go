@@ -161,3 +161,17 @@ func (m Measure) same(n Measure) bool {
 }
 
 func (m Measure) what() string { return strings.Join(m.Values, " + ") + " " + m.Unit }
+
+// shown is the measure with its words made safe to show.
+func (m Measure) shown() Measure {
+	const limit = 60
+	n := Measure{Unit: visible(m.Unit, limit), Per: visible(m.Per, limit)}
+	for i, v := range m.Values {
+		if i == 10 {
+			n.Values = append(n.Values, "…")
+			break
+		}
+		n.Values = append(n.Values, visible(v, limit))
+	}
+	return n
+}

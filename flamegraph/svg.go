@@ -32,14 +32,16 @@ type SVGOptions struct {
 }
 
 const (
-	margin      = 12.0
-	lineHeight  = 17.0
-	monoColumn  = 6.7 // one column of the 11 px monospaced font, at its widest
-	sansColumn  = 7.2 // an average character of the 12 px font, in its widest fallback
-	titleColumn = 10.5
-	nameLimit   = 240 // characters of a name in a frame's title
-	textLimit   = 400 // characters of a note
-	maxNotes    = 12
+	margin     = 12.0
+	lineHeight = 17.0
+	monoColumn = 6.7 // one column of the 11 px monospaced font, at its widest
+	bodySize   = 12.0
+	headSize   = 13.0
+	titleSize  = 16.0
+	boldness   = 1.12 // how much wider bold text is
+	nameLimit  = 240  // characters of a name in a frame's title
+	textLimit  = 400  // characters of a note
+	maxNotes   = 12
 )
 
 func (o SVGOptions) normal() SVGOptions {
@@ -96,7 +98,11 @@ type legendRow struct {
 	items   []legendItem
 }
 
-type legendItem struct{ class, text string }
+// legendItem is a swatch with its meaning, or words alone.
+type legendItem struct {
+	class, text string
+	strip       bool
+}
 
 // table lists the wait sites; the first column is the name, the others are
 // numbers.
@@ -145,12 +151,19 @@ func (c *canvas) text(x, y float64, class, s string) {
 	if class != "" {
 		class = ` class="` + class + `"`
 	}
-	fmt.Fprintf(c, "<text%s x=\"%s\" y=\"%s\">%s</text>\n", class, fixed(x), fixed(y), xml(s))
+	fmt.Fprintf(c, "<text%s x=\"%s\" y=\"%s\">%s</text>\n", class, fixed(x), fixed(y), escapeXML(s))
 }
 
 // line writes s, wrapped, and moves down.
-func (c *canvas) line(class, s string, column float64) {
-	for _, l := range wrap(s, int((c.width-2*margin)/column)) {
+func (c *canvas) line(class, s string) {
+	size := bodySize
+	switch class {
+	case "h1":
+		size = titleSize * boldness
+	case "h2":
+		size = headSize * boldness
+	}
+	for _, l := range wrap(visible(s, 4*textLimit), c.width-2*margin, size) {
 		c.y += lineHeight
 		c.text(margin, c.y, class, l)
 	}
@@ -159,21 +172,21 @@ func (c *canvas) line(class, s string, column float64) {
 // render returns the picture, or false when it is too large.
 func (s *sheet) render(p plan, o SVGOptions) ([]byte, bool) {
 	c := &canvas{width: float64(o.Width), y: margin - 6}
-	c.line("h1", s.title, titleColumn)
+	c.line("h1", s.title)
 	c.y += 3
 	if s.empty != "" {
-		c.line("h2", s.empty, sansColumn)
+		c.line("h2", s.empty)
 	} else {
-		c.line("h2", s.headline, sansColumn*1.15)
+		c.line("h2", s.headline)
 	}
 	lines := s.lines
 	if p.pruned.Frames > 0 {
 		lines = append(lines[:len(lines):len(lines)], fmt.Sprintf(
-			"%s narrower than %s px (%s, %s of the width) are not drawn on their own; where neighbours add up they make a grey … block.",
-			plural(p.pruned.Frames, "frame", "frames"), digits3(p.pruned.Min), s.amount(p.pruned.Time), percent(p.pruned.Time, s.width(0))))
+			"%s narrower than %s px (%s, %s of the width) not drawn on their own; neighbours among them share a grey block.",
+			plural(p.pruned.Frames, "frame", "frames"), fixed(p.pruned.Min), s.amount(p.pruned.Time), percent(p.pruned.Time, s.width(0))))
 	}
 	for _, l := range lines {
-		c.line("", l, sansColumn)
+		c.line("", l)
 	}
 	if s.empty == "" {
 		s.drawLegend(c)
@@ -181,7 +194,7 @@ func (s *sheet) render(p plan, o SVGOptions) ([]byte, bool) {
 		if !s.drawFrames(c, p, o.MaxBytes) {
 			return nil, false
 		}
-		c.line("dim", s.caption, sansColumn)
+		c.line("dim", s.caption)
 		s.drawTable(c)
 	}
 	c.y += margin
@@ -194,7 +207,7 @@ func (s *sheet) document(c *canvas, o SVGOptions) []byte {
 	var b bytes.Buffer
 	h := fixed(c.y)
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="cf" role="img" width="%d" height="%s" viewBox="0 0 %d %s">`+"\n", o.Width, h, o.Width, h)
-	fmt.Fprintf(&b, "<title>%s</title>\n<desc>%s</desc>\n<style>\n%s</style>\n", xml(s.title), xml(s.describe()), styleCSS)
+	fmt.Fprintf(&b, "<title>%s</title>\n<desc>%s</desc>\n<style>\n%s</style>\n", escapeXML(s.title), escapeXML(s.describe()), styleCSS)
 	if s.diff {
 		b.WriteString(hatches)
 	}
@@ -235,34 +248,35 @@ func (s *sheet) describe() string {
 }
 
 func (s *sheet) drawLegend(c *canvas) {
-	const swatch = 22.0
+	const swatch, gap = 22.0, 5.0
+	indent := margin
+	for _, r := range s.legend {
+		indent = max(indent, margin+sansWidth(r.heading, bodySize)+10)
+	}
 	for _, r := range s.legend {
 		c.y += lineHeight + 2
-		x := margin
-		c.text(x, c.y, "dim", r.heading)
-		indent := margin + float64(width(r.heading))*sansColumn + 8
-		x = indent
+		c.text(margin, c.y, "dim", r.heading)
+		x := indent
 		for _, it := range r.items {
-			w := swatch + 5 + float64(width(it.text))*sansColumn + 10
-			if it.class == "" {
-				w -= swatch + 5
+			w := sansWidth(it.text, bodySize)
+			if it.class != "" {
+				w += swatch + gap
 			}
 			if x > indent && x+w > c.width-margin {
 				x = indent
 				c.y += lineHeight
 			}
-			at := x
 			if it.class != "" {
-				y := c.y - 10
-				h := 12.0
-				if strings.HasPrefix(it.class, "s") && it.class != "same" {
-					y, h = y+4, stripHeight
+				y, h := c.y-10, 12.0
+				if it.strip {
+					y, h = c.y-6, stripHeight
 				}
-				fmt.Fprintf(c, "<rect class=\"%s\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>\n", it.class, fixed(at), fixed(y), fixed(swatch), fixed(h))
-				at += swatch + 5
+				fmt.Fprintf(c, "<rect class=\"%s\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>\n", it.class, fixed(x), fixed(y), fixed(swatch), fixed(h))
+				c.text(x+swatch+gap, c.y, "", it.text)
+			} else {
+				c.text(x, c.y, "dim", it.text)
 			}
-			c.text(at, c.y, "", it.text)
-			x += w
+			x += w + 8
 		}
 	}
 }
@@ -280,11 +294,11 @@ func (s *sheet) drawFrames(c *canvas, p plan, limit int) bool {
 		}
 		class, title, labels := s.frame(b)
 		y := top + float64(b.row)*(s.height+1)
-		w := max(b.w-0.5, 0.3)
+		w := b.w - min(0.5, b.w*0.15) // a gap between neighbours that leaves narrow ones visible
 		fmt.Fprintf(c, `<rect class="%s" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`,
-			class, fixed(margin+b.x), fixed(y), fixed(w), fixed(s.height), xml(title))
+			class, fixed(margin+b.x), fixed(y), fixed(w), fixed(s.height), escapeXML(title))
 		if l := fit(labels, w-4); l != "" {
-			fmt.Fprintf(c, `<text x="%s" y="%s">%s</text>`, fixed(margin+b.x+2), fixed(y+12.5), xml(l))
+			fmt.Fprintf(c, `<text x="%s" y="%s">%s</text>`, fixed(margin+b.x+2), fixed(y+12.5), escapeXML(l))
 		}
 		c.WriteByte('\n')
 		if s.strips != nil {
@@ -328,7 +342,7 @@ func (s *sheet) drawTable(c *canvas) {
 		return
 	}
 	c.y += 8
-	c.line("h2", t.title, sansColumn*1.15)
+	c.line("h2", t.title)
 	columns := make([]float64, len(t.head)) // widths in columns of text
 	for _, r := range append([][]string{t.head}, t.rows...) {
 		for j, v := range r[1:] {
@@ -359,20 +373,28 @@ func (s *sheet) drawTable(c *canvas) {
 	}
 }
 
-// wrap breaks s into lines of at most n columns, at spaces where it can.
-func wrap(s string, n int) []string {
+// wrap breaks s into lines of at most so many pixels, at spaces where it can.
+func wrap(s string, pixels, size float64) []string {
 	var out []string
-	n = max(n, 10)
 	line := ""
 	for _, word := range strings.Fields(s) {
-		if line != "" && width(line)+1+width(word) > n {
+		if line != "" && sansWidth(line+" "+word, size) > pixels {
 			out = append(out, line)
 			line = ""
 		}
-		for width(word) > n {
-			head := strings.TrimSuffix(cut(word, n+1), "…")
-			out = append(out, head)
-			word = word[len(head):]
+		for sansWidth(word, size) > pixels {
+			n := 0
+			for i := range word {
+				if i > 0 && sansWidth(word[:i], size) > pixels {
+					break
+				}
+				n = i
+			}
+			if n == 0 {
+				break
+			}
+			out = append(out, word[:n])
+			word = word[n:]
 		}
 		if line != "" {
 			line += " "

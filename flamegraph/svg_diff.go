@@ -9,6 +9,9 @@ import (
 // Two sides without time give a picture that says why.
 func WriteDiffSVG(w io.Writer, t *DiffTree, o SVGOptions) error {
 	o = o.normal()
+	shown := *t
+	shown.Measure = t.shown()
+	t = &shown
 	s := &sheet{
 		title:    titleOr(o.Title, "Differential flame graph"),
 		headline: t.headline(o),
@@ -18,8 +21,8 @@ func WriteDiffSVG(w io.Writer, t *DiffTree, o SVGOptions) error {
 		node:     func(i int) Node { return t.Nodes[i].Node },
 		width:    func(i int) float64 { return t.Nodes[i].Width() },
 		amount:   t.amount,
-		caption: "Each box is a function, under the function that called it. Width = time on both sides + only before + only after, so that frames of both sides show; " +
-			"the order from left to right is by name and has no meaning.",
+		caption: fmt.Sprintf("Each box is a function, under the function that called it. Width = time on both sides + only %s + only %s, so that what is gone shows too; "+
+			"the order from left to right is by name and has no meaning.", o.Before, o.After),
 	}
 	s.lines = append(s.lines, measured(t.Measure, o))
 	s.lines = append(s.lines, t.sideLines(o)...)
@@ -57,11 +60,10 @@ func (t *DiffTree) headline(o SVGOptions) string {
 
 func (t *DiffTree) sideLines(o SVGOptions) []string {
 	n := t.Nodes[0]
-	gross := fmt.Sprintf("Over single stacks %s fell away and %s were added", t.amount(n.Shrunk), t.amount(n.Grown))
+	var out []string
 	if n.Shrunk > 0 || n.Grown > 0 {
-		gross += "; sampling noise alone makes neither zero"
+		out = append(out, fmt.Sprintf("Summed over single stacks %s fell away and %s came in; between equal runs, too, neither is zero.", t.amount(n.Shrunk), t.amount(n.Grown)))
 	}
-	out := []string{gross + "."}
 	if t.Filtered {
 		out = append(out, fmt.Sprintf("Idle left out: %s %s, %s %s.", o.Before, t.amount(t.Before.Idle), o.After, t.amount(t.After.Idle)))
 	}
@@ -111,10 +113,12 @@ const (
 )
 
 func (t *DiffTree) legend(o SVGOptions) []legendRow {
+	item := func(class, text string) legendItem { return legendItem{class: class, text: text} }
+	bar := func(class, text string) legendItem { return legendItem{class: class, text: text, strip: true} }
 	rows := []legendRow{
-		{"Fell", []legendItem{{"gone", "gone"}, {"f3", "by over 67 %"}, {"f2", "by 33–67 %"}, {"f1", "by 5–33 %"}, {"same", "changed by less than 5 %"}}},
-		{"Grew", []legendItem{{"new", "new"}, {"g3", "by over 200 %"}, {"g2", "by 50–200 %"}, {"g1", "by 5–50 %"}, {"", "(colour and sign: the frame with all it calls)"}}},
-		{"Bar in a box", []legendItem{{"sc", "time on both sides"}, {"ss", "only " + o.Before}, {"sg", "only " + o.After}, {"", "(summed over the stacks through it)"}}},
+		{"Frame fell", []legendItem{item("gone", "gone"), item("f3", "by over 67 %"), item("f2", "by 33–67 %"), item("f1", "by 5–33 %"), item("same", "changed by less than 5 %")}},
+		{"Frame grew", []legendItem{item("new", "new"), item("g3", "by over 200 %"), item("g2", "by 50–200 %"), item("g1", "by 5–50 %"), item("", "(with all that it calls)")}},
+		{"Bar in a frame", []legendItem{bar("sc", "time on both sides"), bar("ss", "only "+o.Before), bar("sg", "only "+o.After), item("", "(summed over the stacks through it)")}},
 	}
 	if o.NoiseFloor > 0 {
 		rows[0].items[4].text += ", or by less than " + t.amount(o.NoiseFloor)

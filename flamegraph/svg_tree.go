@@ -10,6 +10,9 @@ import (
 // without time gives a picture that says why.
 func WriteSVG(w io.Writer, t *Tree, o SVGOptions) error {
 	o = o.normal()
+	shown := *t
+	shown.Measure = t.shown()
+	t = &shown
 	root := t.Nodes[0].Value
 	s := &sheet{
 		title:    titleOr(o.Title, "Flame graph"),
@@ -105,7 +108,7 @@ func (t *Tree) legend() []legendRow {
 	row := legendRow{heading: "Colour"}
 	for _, k := range []Kind{KindApplication, KindLock, KindNetwork, KindLibrary, KindKernel, KindUnknown} {
 		if seen[k] {
-			row.items = append(row.items, legendItem{kindClass[k], texts[k]})
+			row.items = append(row.items, legendItem{class: kindClass[k], text: texts[k]})
 		}
 	}
 	return []legendRow{row}
@@ -196,7 +199,7 @@ func mergeNote(merged []Merge) []string {
 	for _, m := range merged {
 		recorded += m.Count
 	}
-	return []string{fmt.Sprintf("Names joined across builds: %d recorded as %d, such as %s.",
+	return []string{fmt.Sprintf("Names joined across builds: %d recorded names as %d, such as %s.",
 		recorded, len(merged), visible(shortName(bounded(merged[0].Name)), 80))}
 }
 
