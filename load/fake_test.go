@@ -46,6 +46,7 @@ type fakeBroker struct {
 	subs  map[string]*fakeSub
 	sends int
 	entry uint64
+	pongs int
 	acked map[string]int // by subscription
 	held  map[string][]byte
 }
@@ -93,13 +94,17 @@ func (b *fakeBroker) accept() {
 		if err != nil {
 			return
 		}
-		c := &fakeConn{b: b, nc: nc, wake: sync.NewCond(&b.mu)}
-		b.mu.Lock()
-		b.conns[c] = true
-		b.mu.Unlock()
-		b.wg.Go(c.read)
-		b.wg.Go(c.write)
+		b.serve(nc)
 	}
+}
+
+func (b *fakeBroker) serve(nc net.Conn) {
+	c := &fakeConn{b: b, nc: nc, wake: sync.NewCond(&b.mu)}
+	b.mu.Lock()
+	b.conns[c] = true
+	b.mu.Unlock()
+	b.wg.Go(c.read)
+	b.wg.Go(c.write)
 }
 
 func (c *fakeConn) write() {
@@ -159,8 +164,8 @@ func (c *fakeConn) handle(cmd *wire.Command, hp []byte) error {
 	}
 	switch cmd.Type {
 	case wire.TypeConnect:
-		c.out = (&wire.Connected{ServerVersion: "fake", ProtocolVersion: 20}).AppendFrame(c.out)
 		c.out = (&wire.Ping{}).AppendFrame(c.out)
+		c.out = (&wire.Connected{ServerVersion: "fake", ProtocolVersion: 20}).AppendFrame(c.out)
 	case wire.TypeLookup:
 		m := wire.LookupResponse{RequestID: cmd.Lookup.RequestID, Response: wire.LookupConnect, BrokerURL: "pulsar://" + c.b.ln.Addr().String()}
 		c.out = m.AppendFrame(c.out)
@@ -179,7 +184,15 @@ func (c *fakeConn) handle(cmd *wire.Command, hp []byte) error {
 		c.b.acked[c.sub] += len(cmd.Ack.IDs)
 	case wire.TypeCloseProducer, wire.TypeCloseConsumer:
 		c.out = (&wire.Success{RequestID: cmd.Close.RequestID}).AppendFrame(c.out)
+	case wire.TypePong:
+		c.b.pongs++
 	case wire.TypeSend:
+		if c.b.sends%50 == 0 {
+			for other := range c.b.conns {
+				other.out = (&wire.Ping{}).AppendFrame(other.out)
+				other.wake.Signal()
+			}
+		}
 		return c.publish(&cmd.Send, bytes.Clone(hp))
 	}
 	return nil

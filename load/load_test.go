@@ -74,13 +74,64 @@ func TestRunUnpaced(t *testing.T) {
 	if events[2].UnixNs != res.WindowStartNs || events[3].UnixNs != res.WindowEndNs {
 		t.Error("the events' times are not the window's edges")
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for sub, n := range b.acked {
 		if n != 3500 {
 			t.Errorf("%s acknowledged %d messages, want all 3500", sub, n)
 		}
 	}
+	if b.pongs < 13*3500/50 {
+		t.Errorf("%d of some %d pings were answered", b.pongs, 13*3500/50)
+	}
 	if len(b.acked) != 2 {
 		t.Errorf("%d subscriptions acknowledged, want 2", len(b.acked))
+	}
+}
+
+// Without any buffer between the two sides, a reader that waits for its own
+// write, or a write that waits for a reader, stops the run.
+func TestRunOverUnbufferedConnections(t *testing.T) {
+	b := &fakeBroker{}
+	address := startFake(t, b)
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		b.serve(theirs)
+		return ours, nil
+	}
+	res, err := Run(t.Context(), Options{Broker: address, Scenario: small(), Dial: dial})
+	if err != nil || !res.Valid {
+		t.Fatalf("error %v, result %+v", err, res)
+	}
+}
+
+func TestLookupFollowsRedirects(t *testing.T) {
+	owner := &fakeBroker{}
+	address := startFake(t, owner)
+	first := &fakeBroker{answer: func(c *wire.Command) ([]byte, bool) {
+		switch c.Type {
+		case wire.TypeLookup:
+			m := wire.LookupResponse{RequestID: c.Lookup.RequestID, Response: wire.LookupRedirect, BrokerURL: "pulsar://" + address, Authoritative: true}
+			return m.AppendFrame(nil), false
+		case wire.TypeConnect:
+			return nil, false
+		}
+		return nil, true // serves nothing
+	}}
+	res, err := runSmall(t, first, small())
+	if err != nil || !res.Valid {
+		t.Fatalf("error %v, result %+v", err, res)
+	}
+	loop := &fakeBroker{}
+	loop.answer = func(c *wire.Command) ([]byte, bool) {
+		if c.Type != wire.TypeLookup {
+			return nil, false
+		}
+		m := wire.LookupResponse{Response: wire.LookupRedirect, BrokerURL: "pulsar://" + loop.ln.Addr().String()}
+		return m.AppendFrame(nil), false
+	}
+	if _, err := runSmall(t, loop, small()); err == nil || !strings.Contains(err.Error(), "keep redirecting") {
+		t.Errorf("redirects in a circle: %v", err)
 	}
 }
 
@@ -261,6 +312,12 @@ func TestBadServers(t *testing.T) {
 		{"silent at subscribe", &fakeBroker{answer: reject(wire.TypeSubscribe, nil)}, []string{"did not answer in time", "of application-"}},
 		{"error at producer", &fakeBroker{answer: reject(wire.TypeProducer, noTopic)}, []string{"producer connection", "TopicNotFound", "no such topic"}},
 		{"error at lookup", &fakeBroker{answer: reject(wire.TypeLookup, noTopic)}, []string{"lookup", "TopicNotFound"}},
+		{"closes the producers", &fakeBroker{answer: func(c *wire.Command) ([]byte, bool) {
+			if c.Type == wire.TypeSend && c.Send.SequenceID == 20 {
+				return (&wire.Close{ID: producerID, RequestID: 5}).AppendProducerFrame(nil), false
+			}
+			return nil, false
+		}}, []string{"unexpected CLOSE_PRODUCER"}},
 		{"hangs up in warm-up", &fakeBroker{judge: nth(50, hangUp)}, []string{"warm-up: producer connection", "broke", "broker's log"}},
 		{"hangs up while measuring", &fakeBroker{judge: nth(1500, hangUp)}, []string{"measuring: producer connection", "broke"}},
 		{"send error", &fakeBroker{judge: nth(1500, refuse)}, []string{"SEND_ERROR PersistenceError", "disk full"}},
