@@ -21,7 +21,8 @@ const (
 	maxBody     = 16 << 20  // bytes of an answer
 	maxDecoded  = 64 << 20  // bytes of it after decompression
 	maxMessages = 4_000_000 // samples, locations, lines, labels and the like
-	maxFrames   = 8_000_000 // frames over all stacks
+	maxFrames   = 4_000_000 // frames over all stacks
+	maxDepth    = 4096      // frames of one stack; Go records at most 1,024
 )
 
 // decoded is one profile as the target sent it.
@@ -51,9 +52,14 @@ func decode(body []byte) (*decoded, error) {
 	// large one.
 	frames := 0
 	for _, s := range in.Sample {
+		depth := 0
 		for _, l := range s.Location {
-			frames += max(1, len(l.Line))
+			depth += max(1, len(l.Line))
 		}
+		if depth > maxDepth {
+			return nil, fmt.Errorf("the profile has a stack of %d frames; at most %d are read", depth, maxDepth)
+		}
+		frames += depth
 		if frames > maxFrames {
 			return nil, fmt.Errorf("the profile unfolds to more than %d frames, the most that is read", maxFrames)
 		}

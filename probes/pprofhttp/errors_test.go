@@ -58,7 +58,8 @@ func TestTargetFaults(t *testing.T) {
 		"gzip bomb":      {body(bomb.Bytes()), "larger than 64 MiB"},
 		"too large":      {func(w http.ResponseWriter, _ *http.Request) { io.CopyN(w, zeros{}, maxBody+10) }, "larger than 16 MiB"},
 		"too many":       {body(gz(t, bytes.Repeat([]byte{2<<3 | 2, 0}, maxMessages+1))), "more than 4000000 objects"},
-		"unfolds":        {body(gz(t, unfolding())), "unfolds to more than"},
+		"unfolds":        {body(gz(t, unfolding(4000, 1, 1001))), "unfolds to more than"},
+		"deep":           {body(gz(t, unfolding(500, 500, 1))), "a stack of 250000 frames"},
 		"other kind":     {body(cpuProfile(t)), "another kind of profile"},
 		"a difference":   {body(encode(t, map[string][2]int64{"a;root": {-1, 5}})), "negative"},
 		"slow":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no complete answer within 500ms"},
@@ -83,9 +84,9 @@ func TestTargetFaults(t *testing.T) {
 	}
 }
 
-// unfolding is a small profile whose every sample refers to one location of
-// many lines, many times.
-func unfolding() []byte {
+// unfolding is a small profile of samples that each refer so many times to one
+// location of so many lines.
+func unfolding(lines, times, samples int) []byte {
 	var p, loc, sample []byte
 	str := func(s string) { p = protowire.AppendString(protowire.AppendTag(p, 6, protowire.BytesType), s) }
 	sub := func(n protowire.Number, b []byte) {
@@ -94,14 +95,16 @@ func unfolding() []byte {
 	str("")
 	sub(1, nil) // a sample type
 	loc = protowire.AppendVarint(protowire.AppendTag(loc, 1, protowire.VarintType), 1)
-	for range 5000 {
+	for range lines {
 		loc = protowire.AppendBytes(protowire.AppendTag(loc, 4, protowire.BytesType), []byte{1 << 3, 1})
 	}
 	sub(4, loc)
 	sub(5, []byte{1 << 3, 1}) // the function of every line
-	sample = protowire.AppendBytes(protowire.AppendTag(sample, 1, protowire.BytesType), bytes.Repeat([]byte{1}, 5000))
+	sample = protowire.AppendBytes(protowire.AppendTag(sample, 1, protowire.BytesType), bytes.Repeat([]byte{1}, times))
 	sample = protowire.AppendBytes(protowire.AppendTag(sample, 2, protowire.BytesType), []byte{1})
-	sub(2, sample)
+	for range samples {
+		sub(2, sample)
+	}
 	return p
 }
 
@@ -149,8 +152,9 @@ func TestOneSourceMissing(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(unfolding())
-	f.Add(gz(f, unfolding()))
+	f.Add(unfolding(2, 3, 4))
+	f.Add(gz(f, unfolding(3, 2, 1)))
+	f.Add(encode(f, map[string][2]int64{"a;root": {1, 2}}))
 	f.Add([]byte("<html>"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := decode(b)

@@ -15,7 +15,7 @@ import (
 )
 
 // encode makes a contention profile of stack → {contentions, delay}.
-func encode(t *testing.T, stacks map[string][2]int64) []byte {
+func encode(t testing.TB, stacks map[string][2]int64) []byte {
 	t.Helper()
 	p := profile.New(contentions, delay)
 	for s, v := range stacks {
