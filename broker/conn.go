@@ -1,0 +1,282 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/contention-toolkit/contention/broker/dispatch"
+	"github.com/contention-toolkit/contention/broker/wire"
+)
+
+// conn is one client's connection: a goroutine that reads and decodes, and one
+// that writes.
+type conn struct {
+	server *Server
+	id     uint64
+	net    net.Conn
+	out    outbox
+	done   chan struct{} // closed when the connection ends
+	end    sync.Once
+
+	// The reader's.
+	connected bool
+	producers map[uint64]*producer
+	consumers map[uint64]*consumer
+	pool      publishPool
+	bytes     slab
+	ids       []int64
+
+	// owed counts frames the writer owes to the reader's input: receipts and
+	// responses. The reader stops at the limit, until half are written.
+	owed      atomic.Int64
+	throttled atomic.Bool
+	resume    chan struct{}
+
+	// queued is the bytes of messages in out; unwritable says that a consumer
+	// was refused because of it.
+	queued     atomic.Int64
+	unwritable atomic.Bool
+	consMu     sync.Mutex // consumers, for the writer
+
+	heard atomic.Bool // a frame came since the keep-alive last looked
+	quiet int         // keep-alive rounds without one
+}
+
+type consumer struct {
+	*dispatch.Consumer
+	topic *topic
+}
+
+func newConn(s *Server, id uint64, nc net.Conn) *conn {
+	return &conn{
+		server: s, id: id, net: nc, out: newOutbox(), done: make(chan struct{}), resume: make(chan struct{}, 1),
+		producers: map[uint64]*producer{}, consumers: map[uint64]*consumer{},
+	}
+}
+
+// close ends the connection; what it served is cleaned up by the reader.
+func (c *conn) close() {
+	c.end.Do(func() {
+		close(c.done)
+		_ = c.net.Close() // the reader and the writer see it
+	})
+}
+
+// readLoop runs the connection until it ends and returns why.
+func (c *conn) readLoop() error {
+	fr := wire.NewFrameReader(c.net, wire.ReaderOptions{MaxFrameSize: c.server.cfg.MaxMessageSize + wire.FramePadding})
+	var f wire.Frame
+	var cmd wire.Command
+	for {
+		if err := fr.Next(&f); err != nil {
+			return err
+		}
+		if !c.heard.Load() {
+			c.heard.Store(true)
+		}
+		if err := wire.Parse(f.Command, &cmd); err != nil {
+			return fmt.Errorf("frame at byte %d: %w", f.Offset, err)
+		}
+		if err := c.handle(&f, &cmd); err != nil {
+			return fmt.Errorf("frame at byte %d, %v: %w", f.Offset, cmd.Type, err)
+		}
+		if c.owed.Load() >= int64(c.server.cfg.MaxPendingPublishes) && !c.waitForWriter() {
+			return net.ErrClosed
+		}
+	}
+}
+
+// waitForWriter is publish back-pressure: the socket is not read until the
+// writer has written half of what it owes. It returns false when the
+// connection ends.
+func (c *conn) waitForWriter() bool {
+	half := int64(c.server.cfg.MaxPendingPublishes) / 2
+	c.server.throttles.Add(1)
+	for {
+		c.throttled.Store(true)
+		if c.owed.Load() <= half {
+			c.throttled.Store(false)
+			return true
+		}
+		select {
+		case <-c.resume:
+		case <-c.done:
+			return false
+		}
+	}
+}
+
+// settle takes n written frames off what the writer owes.
+func (c *conn) settle(n int64) {
+	if n == 0 {
+		return
+	}
+	left := c.owed.Add(-n)
+	if left <= int64(c.server.cfg.MaxPendingPublishes)/2 && c.throttled.CompareAndSwap(true, false) {
+		select {
+		case c.resume <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// respond queues an encoded frame.
+func (c *conn) respond(frame []byte) {
+	c.owed.Add(1)
+	c.out.push(&outgoing{response: frame})
+}
+
+// Deliver queues messages for a consumer of this connection.
+func (c *conn) Deliver(d *dispatch.Delivery) {
+	c.queued.Add(d.Bytes)
+	c.out.push(&outgoing{delivery: d})
+}
+
+// Writable is false while too many bytes of messages are queued.
+func (c *conn) Writable() bool {
+	high := c.server.cfg.WriteHighWater
+	if c.queued.Load() < high {
+		return true
+	}
+	c.unwritable.Store(true)
+	// The writer may have caught up before it could see the mark.
+	if c.queued.Load() > high/2 {
+		return false
+	}
+	c.unwritable.Store(false)
+	return true
+}
+
+// written takes delivered bytes off the queue and tells the dispatchers when
+// the connection has become writable again.
+func (c *conn) written(bytes int64) {
+	if bytes == 0 {
+		return
+	}
+	if c.queued.Add(-bytes) <= c.server.cfg.WriteHighWater/2 && c.unwritable.CompareAndSwap(true, false) {
+		c.consMu.Lock()
+		defer c.consMu.Unlock()
+		for _, cs := range c.consumers {
+			cs.WritabilityChanged()
+		}
+	}
+}
+
+const (
+	writeBuffer = 64 << 10  // bytes written with one call, about
+	keepBuffer  = 256 << 10 // a larger buffer is not kept
+)
+
+// writeLoop writes what is queued until the connection ends.
+func (c *conn) writeLoop() error {
+	buf := make([]byte, 0, 4<<10)
+	for c.waitForOutput() {
+		var owed, bytes int64
+		for o := c.out.take(); o != nil; {
+			next := o.next // o may be reused once it is encoded
+			switch {
+			case o.publish != nil:
+				buf = o.publish.append(buf)
+				c.pool.give(o.publish)
+				owed++
+			case o.delivery != nil:
+				var err error
+				if buf, err = c.appendDelivery(buf, o.delivery); err != nil {
+					return err
+				}
+				bytes += o.delivery.Bytes
+				o.delivery.Release()
+			default:
+				buf = append(buf, o.response...)
+				if !o.unasked {
+					owed++
+				}
+			}
+			o = next
+			if o != nil && len(buf) < writeBuffer {
+				continue
+			}
+			if err := c.flush(&buf); err != nil {
+				return err
+			}
+			c.settle(owed)
+			c.written(bytes)
+			owed, bytes = 0, 0
+		}
+	}
+	return nil
+}
+
+// waitForOutput waits until something was queued; false = the connection ends.
+func (c *conn) waitForOutput() bool {
+	select {
+	case <-c.out.wake:
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+func (c *conn) flush(buf *[]byte) error {
+	_, err := c.net.Write(*buf)
+	if *buf = (*buf)[:0]; cap(*buf) > keepBuffer {
+		*buf = make([]byte, 0, writeBuffer)
+	}
+	return err
+}
+
+// appendDelivery encodes the messages of d, flushing as the buffer fills.
+func (c *conn) appendDelivery(buf []byte, d *dispatch.Delivery) ([]byte, error) {
+	for i := range d.Messages {
+		m := &d.Messages[i]
+		frame := wire.Message{
+			ConsumerID: d.ConsumerID, RedeliveryCount: m.Redeliveries,
+			ID: wire.NewMessageID(d.LedgerID, uint64(m.Entry.ID)),
+		}
+		buf = wire.AppendMessage(buf, &frame, m.Entry.Data)
+		if len(buf) >= writeBuffer {
+			if err := c.flush(&buf); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return buf, nil
+}
+
+// checkAlive is one round of the keep-alive: a silent connection is pinged, and
+// closed if it stays silent.
+func (c *conn) checkAlive() {
+	if c.heard.Swap(false) {
+		c.quiet = 0
+		return
+	}
+	if c.quiet++; c.quiet < 2 {
+		c.out.push(&outgoing{response: (&wire.Ping{}).AppendFrame(nil), unasked: true})
+		return
+	}
+	c.server.log.Info("closing a silent connection", "conn", c.id, "client", c.net.RemoteAddr().String())
+	c.close()
+}
+
+// cleanUp closes what the connection had open; the reader's last act.
+func (c *conn) cleanUp() {
+	for _, p := range c.producers {
+		p.topic.removeProducer(p)
+	}
+	c.consMu.Lock()
+	consumers := c.consumers
+	c.consumers = nil
+	c.consMu.Unlock()
+	for _, cs := range consumers {
+		cs.Close()
+	}
+}
+
+// ordinaryEnd reports whether a connection ended because a side closed it.
+func ordinaryEnd(err error) bool {
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed)
+}

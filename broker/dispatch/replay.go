@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"cmp"
+	"slices"
+)
+
+// replayItem is an entry that was read and could not be sent, or must be sent
+// again.
+type replayItem struct {
+	id   int64
+	hash uint16
+}
+
+// replaySet is the ordered set of entries to send again, and how many of them
+// each hash has.
+type replaySet struct {
+	items  []replayItem // ascending
+	hashes map[uint16]int
+}
+
+func (s *replaySet) len() int { return len(s.items) }
+
+// unknownHash is the hash of entries that were read for another type of
+// subscription; any later entry may be of the same key.
+const unknownHash = 0
+
+func (s *replaySet) hasHash(h uint16) bool { return s.hashes[h] > 0 || s.hashes[unknownHash] > 0 }
+
+// forgetHashes makes every hash unknown.
+func (s *replaySet) forgetHashes() {
+	for i := range s.items {
+		s.items[i].hash = unknownHash
+	}
+	clear(s.hashes)
+	s.count(unknownHash, len(s.items))
+}
+
+// rehash corrects the hash of id.
+func (s *replaySet) rehash(id int64, h uint16) {
+	if i, found := s.find(id); found && s.items[i].hash != h {
+		s.count(s.items[i].hash, -1)
+		s.items[i].hash = h
+		s.count(h, 1)
+	}
+}
+
+func (s *replaySet) find(id int64) (int, bool) {
+	return slices.BinarySearchFunc(s.items, id, func(it replayItem, id int64) int { return cmp.Compare(it.id, id) })
+}
+
+func (s *replaySet) add(id int64, h uint16) {
+	if n := len(s.items); n == 0 || s.items[n-1].id < id {
+		s.items = append(s.items, replayItem{id, h})
+	} else if i, found := s.find(id); !found {
+		s.items = slices.Insert(s.items, i, replayItem{id, h})
+	} else {
+		return
+	}
+	s.count(h, 1)
+}
+
+// addAll adds many at once.
+func (s *replaySet) addAll(items []replayItem) {
+	s.items = append(s.items, items...)
+	slices.SortStableFunc(s.items, func(a, b replayItem) int { return cmp.Compare(a.id, b.id) })
+	s.items = slices.CompactFunc(s.items, func(a, b replayItem) bool { return a.id == b.id })
+	clear(s.hashes)
+	for _, it := range s.items {
+		s.count(it.hash, 1)
+	}
+}
+
+func (s *replaySet) count(h uint16, n int) {
+	if s.hashes == nil {
+		s.hashes = make(map[uint16]int)
+	}
+	if s.hashes[h] += n; s.hashes[h] == 0 {
+		delete(s.hashes, h)
+	}
+}
+
+// pick returns up to n ids, in order, whose hash may is true for; may is asked
+// once per hash, since a hash that is passed over must be so altogether.
+func (s *replaySet) pick(ids []int64, n int, may func(uint16) bool) []int64 {
+	if s.len() == 0 {
+		return ids
+	}
+	verdict := make(map[uint16]bool)
+	for _, it := range s.items {
+		if len(ids) == n {
+			break
+		}
+		ok, asked := verdict[it.hash]
+		if !asked {
+			ok = may(it.hash)
+			verdict[it.hash] = ok
+		}
+		if ok {
+			ids = append(ids, it.id)
+		}
+	}
+	return ids
+}
+
+// removeAll removes ids, which ascend.
+func (s *replaySet) removeAll(ids []int64) {
+	if len(ids) == 0 {
+		return
+	}
+	kept := s.items[:0]
+	for _, it := range s.items {
+		for len(ids) > 0 && ids[0] < it.id {
+			ids = ids[1:]
+		}
+		if len(ids) > 0 && ids[0] == it.id {
+			s.count(it.hash, -1)
+			continue
+		}
+		kept = append(kept, it)
+	}
+	s.items = kept
+}

@@ -1,0 +1,279 @@
+// Package broker is the reference broker: Apache Pulsar's hot paths, in memory,
+// with a switch for each of the designs that the experiments compare. It speaks
+// Pulsar's binary protocol, so Pulsar's own clients and tools can use it.
+//
+//	connection goroutine: frames → commands ([wire])
+//	   SEND → Ledger.AsyncAddEntry ([ledger], hand-over mode) → ledger executor
+//	        → append → receipt → connection's writer goroutine
+//	   FLOW, ACK → dispatcher ([dispatch]) → read tasks on the ledger executor
+//	        → send loop → MESSAGE → connection's writer goroutine
+//
+// Every wait in the broker is one of these: a connection reads (idle) or writes
+// its socket; a writer has nothing to write (idle, in conn.waitForOutput); a
+// reader is held back until its receipts are written (conn.waitForWriter); the
+// executor has no task (idle, in executor.Queue.TakeAll); the executor queue's
+// lock; a ledger's, a cursor's, a dispatcher's and a consumer's pending
+// acknowledgements' lock. Output is queued without locks.
+//
+// It stores nothing on disk. Differences from the model: the next read does not
+// wait for the consumers' socket writes of the batch before; there is no
+// deduplication, no ledger rollover and no metadata store.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contention-toolkit/contention/broker/dispatch"
+	"github.com/contention-toolkit/contention/broker/executor"
+	"github.com/contention-toolkit/contention/broker/ledger"
+	"github.com/contention-toolkit/contention/broker/stats"
+)
+
+// Server is a running broker. Make one with Start.
+type Server struct {
+	cfg            Config
+	log            *slog.Logger
+	name           string // prefix of generated names
+	advertised     string
+	listener       net.Listener
+	admin          *adminServer // nil without AdminListen
+	executors      *executor.Ordered
+	workers        *executor.Ordered
+	ledgerConfig   ledger.Config
+	dispatchConfig dispatch.Config
+
+	mu      sync.Mutex
+	topics  map[string]*topic
+	conns   map[*conn]struct{}
+	closing bool
+
+	stop chan struct{}
+	wg   sync.WaitGroup // accept, keep-alive, connections
+
+	nextConn     atomic.Uint64
+	nextProducer atomic.Uint64
+	nextConsumer atomic.Uint64
+	published    atomic.Uint64 // messages with a receipt queued
+	delivered    atomic.Uint64 // messages queued to consumers' connections
+	acked        atomic.Uint64 // messages
+	throttles    atomic.Uint64 // times a connection was held back
+	refused      atomic.Uint64 // connections over the limit
+	batchSizes   *stats.Histogram
+	shutdown     sync.Once
+}
+
+// Start starts a broker and returns when it listens. ctx bounds the start only;
+// the broker runs until Shutdown.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Flow == "" {
+		cfg.Flow = dispatch.Atomic
+	}
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("broker: listening for clients: %w", err)
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, listener: ln, topics: map[string]*topic{}, conns: map[*conn]struct{}{}, stop: make(chan struct{}),
+		name:       fmt.Sprintf("broker-%x", time.Now().UnixNano()),
+		advertised: cfg.AdvertisedURL,
+		batchSizes: stats.NewHistogram(stats.Exponential(1, 1<<20, 2)),
+	}
+	if s.advertised == "" {
+		s.advertised = "pulsar://" + s.Addr()
+	}
+	if cfg.AdminListen != "" {
+		if s.admin, err = s.startAdmin(ctx, cfg.AdminListen); err != nil {
+			_ = ln.Close()
+			return nil, err
+		}
+	}
+	s.executors = executor.NewOrdered(cfg.Executors, executor.Options{Name: "ledger", MaxTasks: cfg.ExecutorQueueLimit, Logger: s.log})
+	s.workers = executor.NewOrdered(cfg.Workers, executor.Options{Name: "worker", Logger: s.log})
+	s.ledgerConfig = cfg.ledgerConfig()
+	s.ledgerConfig.BatchSizes = s.batchSizes
+	s.dispatchConfig = cfg.dispatchConfig()
+	s.dispatchConfig.Workers, s.dispatchConfig.Delivered, s.dispatchConfig.Acked = s.workers, &s.delivered, &s.acked
+	setProfiling(cfg.MutexProfileFraction, cfg.BlockProfileRate)
+	if s.admin != nil {
+		s.admin.serve()
+	}
+	s.wg.Go(s.accept)
+	if cfg.KeepAlive > 0 {
+		s.wg.Go(s.keepAlive)
+	}
+	return s, nil
+}
+
+// Addr returns the address clients connect to, host:port.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// URL returns the service URL that lookups answer.
+func (s *Server) URL() string { return s.advertised }
+
+// AdminURL returns the base URL of the admin server, without a slash at the
+// end, or "" if there is none.
+func (s *Server) AdminURL() string {
+	if s.admin == nil {
+		return ""
+	}
+	return s.admin.url
+}
+
+// effectiveHandover is the mode that ledgers open with: batching with a limit of
+// one item is direct.
+func (s *Server) effectiveHandover() ledger.Handover {
+	if s.cfg.Handover == ledger.Direct || s.cfg.HandoverMaxBatchItems < 2 {
+		return ledger.Direct
+	}
+	return ledger.Batched
+}
+
+func (s *Server) accept() {
+	for {
+		nc, err := s.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			s.log.Error("accepting a connection failed", "err", err)
+			select { // out of descriptors, most likely: not at once again
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-s.stop:
+				return
+			}
+		}
+		c := newConn(s, s.nextConn.Add(1), nc)
+		if !s.register(c) {
+			_ = nc.Close()
+			continue
+		}
+		s.wg.Go(func() { s.serve(c) })
+	}
+}
+
+func (s *Server) register(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	if s.cfg.MaxConnections > 0 && len(s.conns) >= s.cfg.MaxConnections {
+		s.refused.Add(1)
+		s.log.Warn("connection refused: the limit is reached", "client", c.net.RemoteAddr().String(), "limit", s.cfg.MaxConnections)
+		return false
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+// serve runs a connection to its end.
+func (s *Server) serve(c *conn) {
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		if err := c.writeLoop(); !ordinaryEnd(err) {
+			s.log.Debug("writing failed", "conn", c.id, "err", err)
+		}
+		c.close()
+	})
+	err := c.readLoop()
+	select {
+	case <-c.done:
+	default:
+		if !ordinaryEnd(err) {
+			s.log.Warn("closing a connection", "conn", c.id, "client", c.net.RemoteAddr().String(), "reason", err)
+		}
+	}
+	c.close()
+	c.cleanUp()
+	writer.Wait()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// Shutdown closes the listener and every connection, runs the tasks that are
+// queued, and waits for everything that Start started, or for ctx. It may be
+// called more than once.
+func (s *Server) Shutdown(ctx context.Context) error {
+	var errs []error
+	s.shutdown.Do(func() {
+		close(s.stop)
+		s.mu.Lock()
+		s.closing = true
+		conns := make([]*conn, 0, len(s.conns))
+		for c := range s.conns {
+			conns = append(conns, c)
+		}
+		s.mu.Unlock()
+		_ = s.listener.Close()
+		for _, c := range conns {
+			c.close()
+		}
+	})
+	if err := waitFor(ctx, s.wg.Wait); err != nil {
+		errs = append(errs, fmt.Errorf("broker shutdown: connections still open: %w", err))
+	}
+	s.mu.Lock()
+	topics := make([]*topic, 0, len(s.topics))
+	for _, t := range s.topics {
+		topics = append(topics, t)
+	}
+	s.mu.Unlock()
+	for _, t := range topics {
+		t.close()
+	}
+	errs = append(errs, s.workers.Shutdown(ctx), s.executors.Shutdown(ctx))
+	if s.admin != nil {
+		errs = append(errs, s.admin.close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// waitFor waits for wait to return or for ctx.
+func waitFor(ctx context.Context, wait func()) error {
+	done := make(chan struct{})
+	go func() { wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// keepAlive pings connections that are silent and closes those that stay so.
+func (s *Server) keepAlive() {
+	tick := time.NewTicker(s.cfg.KeepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.stop:
+			return
+		}
+		s.mu.Lock()
+		conns := make([]*conn, 0, len(s.conns))
+		for c := range s.conns {
+			conns = append(conns, c)
+		}
+		s.mu.Unlock()
+		for _, c := range conns {
+			c.checkAlive()
+		}
+	}
+}
