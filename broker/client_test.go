@@ -57,7 +57,7 @@ func dial(t testing.TB, s *Server) *client {
 
 func dialRaw(t testing.TB, s *Server) *client {
 	t.Helper()
-	nc, err := net.Dial("tcp", s.Addr())
+	nc, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

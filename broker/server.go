@@ -93,7 +93,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		batchSizes: stats.NewHistogram(stats.Exponential(1, 1<<20, 2)),
 	}
 	if s.advertised == "" {
-		s.advertised = "pulsar://" + s.Addr()
+		s.advertised = "pulsar://" + s.Addr().String()
 	}
 	if cfg.AdminListen != "" {
 		if s.admin, err = s.startAdmin(ctx, cfg.AdminListen); err != nil {
@@ -118,8 +118,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Addr returns the address clients connect to, host:port.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
+// Addr returns the address clients connect to.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
 // URL returns the service URL that lookups answer.
 func (s *Server) URL() string { return s.advertised }
