@@ -157,12 +157,12 @@ func (r *Recorder) account(c *profile.Capture, snap *snapshot) {
 	blocked := snap.counter(bpf.OffcpuCounterCOUNT_WAITS_FULL_BLOCKED_NS)
 	runnable := snap.counter(bpf.OffcpuCounterCOUNT_WAITS_FULL_RUNNABLE_NS)
 	c.Accounting = &profile.Accounting{
-		TotalNs:    int64(all.total),
+		TotalNs:    int64(all.total) + r.lost,
 		RunningNs:  int64(all.running),
 		RunnableNs: int64(all.runnable) - runnable,
 		BlockedNs:  int64(all.blocked) - blocked,
 		UnknownNs:  int64(all.unknown),
-		LostNs:     blocked + runnable,
+		LostNs:     blocked + runnable + r.lost,
 	}
 	c.Busiest = busiest(busy)
 }
@@ -182,6 +182,7 @@ func busiest(b []profile.Busy) []profile.Busy {
 
 // loss has every counter of what was not recorded as it should have been.
 func (r *Recorder) loss(snap *snapshot) map[string]int64 {
+	below, belowNs := snap.below(uint64(r.opt.MinBlocked))
 	return map[string]int64{
 		"missed_wakeups":      snap.counter(bpf.OffcpuCounterCOUNT_MISSED_WAKEUP),
 		"missed_wakeup_ns":    snap.counter(bpf.OffcpuCounterCOUNT_MISSED_WAKEUP_NS),
@@ -190,6 +191,7 @@ func (r *Recorder) loss(snap *snapshot) map[string]int64 {
 		"missed_switch_ns":    snap.counter(bpf.OffcpuCounterCOUNT_MISSED_NS),
 		"skipped_probes":      r.session.recursed,
 		"task_map_full":       snap.counter(bpf.OffcpuCounterCOUNT_TASKS_FULL),
+		"task_map_full_ns":    r.lost,
 		"agg_map_full":        snap.counter(bpf.OffcpuCounterCOUNT_WAITS_FULL),
 		"agg_map_full_ns":     snap.counter(bpf.OffcpuCounterCOUNT_WAITS_FULL_BLOCKED_NS) + snap.counter(bpf.OffcpuCounterCOUNT_WAITS_FULL_RUNNABLE_NS),
 		"stack_map_full":      snap.counter(bpf.OffcpuCounterCOUNT_STACKS_FULL),
@@ -199,8 +201,8 @@ func (r *Recorder) loss(snap *snapshot) map[string]int64 {
 		"truncated_stacks":    snap.counter(bpf.OffcpuCounterCOUNT_TRUNCATED),
 		"user_stack_failed":   snap.counter(bpf.OffcpuCounterCOUNT_USER_FAILED),
 		"kernel_stack_failed": snap.counter(bpf.OffcpuCounterCOUNT_KERNEL_FAILED),
-		"below_min":           snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN),
-		"below_min_ns":        snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN_BLOCKED_NS) + snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN_RUNNABLE_NS),
+		"below_min":           snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN) + int64(below),
+		"below_min_ns":        snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN_BLOCKED_NS) + snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN_RUNNABLE_NS) + int64(belowNs),
 		"unsymbolised_frames": int64(len(r.symbols.unknown)),
 		"late_slices":         r.late,
 	}

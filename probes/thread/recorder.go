@@ -40,6 +40,7 @@ type Recorder struct {
 	ended  life // of threads that are no longer in the kernel's map
 	busy   []profile.Busy
 	late   int64 // readings that came more than half a slice late
+	lost   int64 // nanoseconds of threads that found no room in the kernel's map
 }
 
 // Start begins to record the threads of o.PIDs. The window begins when it
@@ -87,6 +88,8 @@ func checkPIDs(pids []int) error {
 	return nil
 }
 
+var errEnded = errors.New("record threads: a process ended before the window began")
+
 // maxTargets is the size of the maps of targets.
 const maxTargets = 1024
 
@@ -94,13 +97,16 @@ const maxTargets = 1024
 func (r *Recorder) begin() error {
 	var err error
 	if r.groups, err = r.session.find(r.opt.PIDs); err != nil {
+		if r.exits.alive() < len(r.opt.PIDs) {
+			return errEnded
+		}
 		return err
 	}
 	if r.symbols, err = openSymbols(r.opt); err != nil {
 		return err
 	}
-	if n := r.exits.alive(); n < len(r.opt.PIDs) {
-		return fmt.Errorf("record threads: %d of %d processes ended before the window began", len(r.opt.PIDs)-n, len(r.opt.PIDs))
+	if r.exits.alive() < len(r.opt.PIDs) {
+		return errEnded
 	}
 	if err := r.exits.watch(); err != nil {
 		return err
@@ -188,8 +194,34 @@ func (r *Recorder) observe() error {
 	if err != nil {
 		return err
 	}
-	r.series.observe(r.since(snap.at), snap.totals(uint64(r.opt.MinBlocked)))
+	r.take(snap)
 	return r.session.drop(r.bury(snap))
+}
+
+// take adds a reading to the series.
+func (r *Recorder) take(snap *snapshot) {
+	if snap.counter(bpf.OffcpuCounterCOUNT_TASKS_FULL) > 0 {
+		r.lost += int64(r.untracked(snap)) * int64(r.since(snap.at)-r.series.last)
+	}
+	r.series.observe(r.since(snap.at), snap.totals(uint64(r.opt.MinBlocked)))
+}
+
+// untracked counts the living threads of the targets that the kernel side does
+// not follow.
+func (r *Recorder) untracked(snap *snapshot) int {
+	n := 0
+	for _, pid := range r.groups {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err == nil { // the process may have ended
+			n += len(tasks)
+		}
+	}
+	for _, t := range snap.tasks {
+		if t.Phase != phaseExited {
+			n--
+		}
+	}
+	return max(0, n)
 }
 
 // bury adds the threads that have ended to the accounting, and returns them.
@@ -223,7 +255,7 @@ func (r *Recorder) finish(why string) (*profile.Capture, error) {
 		return nil, err
 	}
 	snap.at = end
-	r.series.observe(r.since(end), snap.totals(uint64(r.opt.MinBlocked)))
+	r.take(snap)
 	r.series.settle()
 	return r.build(snap, why), nil
 }

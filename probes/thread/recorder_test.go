@@ -4,13 +4,22 @@ package thread
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/contention-toolkit/contention/internal/testutil"
+	"github.com/contention-toolkit/contention/probes/symbol"
 	"github.com/contention-toolkit/contention/profile"
 )
 
@@ -89,11 +98,348 @@ func checkCapture(t *testing.T, c *profile.Capture) {
 	}
 }
 
+// The wait of a known function has its time, its reason and its stack, and only
+// the target is recorded.
 func TestSleep(t *testing.T) {
 	testutil.RequireBPF(t, Available())
 	tg := startTarget(t, "sleep")
-	other := startTarget(t, "sleep")
-	c := record(t, 2200*time.Millisecond, Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
-	t.Log(c.Profile)
-	_ = other
+	startTarget(t, "sleep") // must not contribute
+	const window = 2200 * time.Millisecond
+	c := record(t, window, Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
+	got := c.Profile.Duration
+	if got < window || c.Incomplete {
+		t.Errorf("window is %v (incomplete %v), want %v", got, c.Incomplete, window)
+	}
+	sleeping := func(stack string, l profile.Labels) bool {
+		return in("main.sleep20ms")(stack, l) && l.Get(profile.LabelReason) == ReasonInterruptible
+	}
+	waits := sum(c.Profile, valueWaits, sleeping)
+	blocked := sum(c.Profile, valueBlocked, sleeping)
+	// One thread cannot sleep more often than this, and a sleep is never short.
+	if most := int64(got/(20*time.Millisecond)) + 2; waits < 10 || waits > most {
+		t.Errorf("%d waits, want 10 to %d", waits, most)
+	}
+	if blocked < (waits-2)*int64(20*time.Millisecond) || blocked > int64(got) {
+		t.Errorf("blocked for %v in %d waits of 20 ms within %v", time.Duration(blocked), waits, got)
+	}
+	if c.Profile.Total(valueWaits) < waits {
+		t.Errorf("all waits are fewer than one thread's")
+	}
+	for _, s := range c.Profile.Samples {
+		if l := c.Profile.Labels(s.Labels); l.Get(profile.LabelThread) != "target" {
+			t.Errorf("labels %v, want the thread's name", l)
+		}
+		if stack := stackText(c.Profile, s); sleeping(stack, c.Profile.Labels(s.Labels)) && !strings.Contains(stack, ";main.sleep20ms;main.sleepLoop;") {
+			t.Errorf("stack %s lacks the caller", stack)
+		}
+	}
+	checkKernelFrames(t, c, sleeping, "nanosleep")
+	if c.Cost.CPUNs <= 0 || c.Cost.ProbeHits <= 0 || c.Cost.BPFNs <= 0 || c.Cost.MemBytes <= 0 {
+		t.Errorf("cost is %+v", c.Cost)
+	}
+}
+
+// checkKernelFrames checks that kernel frames are innermost and name the wait.
+func checkKernelFrames(t *testing.T, c *profile.Capture, pick func(string, profile.Labels) bool, want string) {
+	t.Helper()
+	k, err := symbol.OpenKernel()
+	if err != nil || k.Hidden() != nil {
+		t.Logf("kernel frames not checked: %v", errors.Join(err, k.Hidden()))
+		return
+	}
+	for _, s := range c.Profile.Samples {
+		if !pick(stackText(c.Profile, s), c.Profile.Labels(s.Labels)) {
+			continue
+		}
+		kernel, named, user := 0, false, 0
+		for i, f := range c.Profile.Frames(s.Stack) {
+			switch {
+			case f.Kernel() && i != kernel:
+				t.Errorf("kernel frame %s below a user frame: %s", f.Function, stackText(c.Profile, s))
+			case f.Kernel():
+				kernel++
+				named = named || strings.Contains(f.Function, want)
+			default:
+				user++
+			}
+		}
+		if kernel == 0 || user == 0 || !named {
+			t.Errorf("stack does not go from the kernel's %s to the user: %s", want, stackText(c.Profile, s))
+		}
+	}
+}
+
+// A thread that is parked for all of the window counts for all of it, with the
+// stack that it has had since before.
+func TestParked(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "park")
+	settle(t, tg.pid)
+	c := record(t, 300*time.Millisecond, Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
+	blocked := sum(c.Profile, valueBlocked, func(stack string, l profile.Labels) bool {
+		return in("main.park")(stack, l) && l.Get(profile.LabelReason) == ReasonInterruptible
+	})
+	if runtime.GOARCH == "amd64" && blocked != int64(c.Profile.Duration) {
+		t.Errorf("main.park blocked for %v of %v", time.Duration(blocked), c.Profile.Duration)
+	}
+	if a := c.Accounting; a.BlockedNs < int64(c.Profile.Duration) {
+		t.Errorf("all threads blocked for %v in %v", time.Duration(a.BlockedNs), c.Profile.Duration)
+	}
+}
+
+// settle waits until every thread of a process sleeps.
+func settle(t *testing.T, pid int) {
+	t.Helper()
+	testutil.Eventually(t, 10*time.Second, "every thread sleeps", func() bool {
+		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		for _, path := range stats {
+			data, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(data), ") S ") {
+				return false
+			}
+		}
+		return len(stats) > 0
+	})
+}
+
+// Two threads that spin on one CPU wait for it, and are not blocked.
+func TestSpinning(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "spin")
+	c := record(t, 1500*time.Millisecond, Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
+	window := int64(c.Profile.Duration)
+	blocked := sum(c.Profile, valueBlocked, in("main.spin"))
+	runnable := sum(c.Profile, valueRunnable, in("main.spin"))
+	// One CPU runs one of them at a time at most.
+	if least := window*9/10 - c.Accounting.UnknownNs; runnable < least {
+		t.Errorf("runnable for %v of %v, want at least %v", time.Duration(runnable), c.Profile.Duration, time.Duration(least))
+	}
+	if blocked > window/20 {
+		t.Errorf("spinning counts as blocked: %v", time.Duration(blocked))
+	}
+	if len(c.Busiest) < 2 || c.Busiest[0].RunningNs <= 0 || c.Busiest[0].Name != "target" {
+		t.Errorf("busiest threads are %+v", c.Busiest)
+	}
+	for _, s := range c.Profile.Samples {
+		l := c.Profile.Labels(s.Labels)
+		if r := l.Get(profile.LabelReason); in("main.spin")(stackText(c.Profile, s), l) && r != ReasonPreempted {
+			t.Errorf("main.spin waits with reason %q", r)
+		}
+	}
+}
+
+// Threads that begin and end within the window are accounted for.
+func TestThreadsBeginAndEnd(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "churn")
+	c := record(t, 1200*time.Millisecond, Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
+	started := sum(c.Profile, valueWaits, func(_ string, l profile.Labels) bool { return l.Get(profile.LabelReason) == ReasonStarted })
+	if started < 3 {
+		t.Errorf("%d threads began, want some", started)
+	}
+	if sum(c.Profile, valueBlocked, in("main.sleep20ms")) == 0 {
+		t.Error("the sleep of short threads is missing")
+	}
+	if len(c.Busiest) > maxBusiest {
+		t.Errorf("%d busiest threads", len(c.Busiest))
+	}
+}
+
+// What was recorded until the target ended is kept.
+func TestTargetEnds(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "sleep")
+	begin := time.Now()
+	r, err := Start(context.Background(), Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond) // part of the window
+	tg.stop()
+	select {
+	case <-r.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("Done is not closed after the target's end")
+	}
+	c, err := r.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCapture(t, c)
+	if !c.Incomplete || len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "the target ended") {
+		t.Errorf("incomplete %v, warnings %q", c.Incomplete, c.Warnings)
+	}
+	if c.Profile.Duration > time.Since(begin) {
+		t.Errorf("the window is %v", c.Profile.Duration)
+	}
+	if sum(c.Profile, valueWaits, in("main.sleep20ms")) < 3 {
+		t.Errorf("waits before the end are missing:\n%v", c.Profile)
+	}
+}
+
+// Stop gives the same each time, and nothing is left behind.
+func TestStopTwice(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "idle")
+	before := descriptors(t)
+	for range 3 {
+		r, err := Start(context.Background(), Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		results := make([]*profile.Capture, 4)
+		for i := range results {
+			wg.Go(func() { results[i], _ = r.Stop() })
+		}
+		wg.Wait()
+		for _, c := range results {
+			if c == nil || c != results[0] {
+				t.Fatalf("Stop gave different captures: %p", results)
+			}
+		}
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors open, were %d", after, before)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(d)
+}
+
+func TestContextEnds(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "sleep")
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := Start(ctx, Options{PIDs: []int{tg.pid}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-r.over
+	c, err := r.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Incomplete || !strings.Contains(strings.Join(c.Warnings, "\n"), "called off") {
+		t.Errorf("incomplete %v, warnings %q", c.Incomplete, c.Warnings)
+	}
+}
+
+// A process that does nothing says that nothing matched, and still counts.
+func TestNothingMatches(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Skip(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	settle(t, cmd.Process.Pid)
+	c := record(t, 200*time.Millisecond, Options{PIDs: []int{cmd.Process.Pid}})
+	if !strings.HasPrefix(strings.Join(c.Warnings, "\n"), "0 of ") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+	if got := c.Profile.Total(valueBlocked); got != int64(c.Profile.Duration) {
+		t.Errorf("one sleeping thread blocked for %v of %v", time.Duration(got), c.Profile.Duration)
+	}
+}
+
+// Maps that are too small lose nothing silently.
+func TestFullMaps(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "churn")
+	for _, c := range []struct {
+		name    string
+		opt     Options
+		counter string
+		time    string
+	}{
+		{"stacks", Options{MaxStacks: 1}, "stack_map_full", "stack_map_full_ns"},
+		{"waits", Options{MaxWaits: 1}, "agg_map_full", "agg_map_full_ns"},
+		{"threads", Options{MaxThreads: 1}, "task_map_full", "task_map_full_ns"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.opt.PIDs = []int{tg.pid}
+			got := record(t, 500*time.Millisecond, c.opt)
+			if got.Loss[c.counter] == 0 || got.Loss[c.time] == 0 {
+				t.Errorf("%s is %d, %s is %d", c.counter, got.Loss[c.counter], c.time, got.Loss[c.time])
+			}
+			if c.name != "stacks" && got.Accounting.LostNs == 0 {
+				t.Errorf("accounting %+v shows no loss", got.Accounting)
+			}
+			if !strings.Contains(strings.Join(got.Warnings, "\n"), "full") {
+				t.Errorf("warnings %q", got.Warnings)
+			}
+		})
+	}
+}
+
+// Short waits can be left out of the profile, and stay in the accounting.
+func TestMinBlocked(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "sleep")
+	c := record(t, time.Second, Options{PIDs: []int{tg.pid}, Symbols: targetSymbols(t), MinBlocked: 10 * time.Second})
+	if got := sum(c.Profile, valueBlocked, in("main.sleep20ms")); got != 0 {
+		t.Errorf("waits of 20 ms hold %v", time.Duration(got))
+	}
+	if c.Loss["below_min"] < 5 || c.Loss["below_min_ns"] < int64(100*time.Millisecond) {
+		t.Errorf("loss %v", c.Loss)
+	}
+	if c.Settings["min_blocked"] != "10s" {
+		t.Errorf("settings %v", c.Settings)
+	}
+}
+
+func TestWrongTargets(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	thread := otherThread(t)
+	before := descriptors(t)
+	for _, c := range []struct {
+		name string
+		pids []int
+		want string
+	}{
+		{"none", nil, "no process was named"},
+		{"negative", []int{-1}, "not a process id"},
+		{"absent", []int{1 << 22}, "no such process"},
+		{"itself", []int{os.Getpid()}, "the recorder itself"},
+		{"thread", []int{thread}, "perhaps a thread"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := Start(context.Background(), Options{PIDs: c.pids})
+			if err == nil {
+				r.Stop()
+				t.Fatal("Start succeeded")
+			}
+			if !strings.Contains(err.Error(), c.want) || errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q, want %q in one line", err, c.want)
+			}
+		})
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("%d descriptors open, were %d", after, before)
+	}
+}
+
+// otherThread is a thread of a target that is not its process id.
+func otherThread(t *testing.T) int {
+	tg := startTarget(t, "idle")
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", tg.pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range tasks {
+		if id, err := strconv.Atoi(e.Name()); err == nil && id != tg.pid {
+			return id
+		}
+	}
+	t.Fatal("the target has one thread")
+	return 0
 }

@@ -82,6 +82,18 @@ func (s *snapshot) totals(minBlocked uint64) map[waitKey]waitValue {
 	return out
 }
 
+// below counts the open waits that totals leaves out, and their time off-CPU.
+func (s *snapshot) below(minBlocked uint64) (n, ns uint64) {
+	for _, t := range s.tasks {
+		k, v, ok := openWait(&t, s.at)
+		if ok && k.Reason < firstRunnable && v.BlockedNs < minBlocked {
+			n++
+			ns += v.BlockedNs + v.RunnableNs
+		}
+	}
+	return n, ns
+}
+
 // life is the accounting of threads over the window, in nanoseconds.
 type life struct {
 	total, running, runnable, blocked, unknown uint64

@@ -8,15 +8,13 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strconv"
 	"syscall"
-	"time"
 	"unsafe"
 )
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|idle|churn|exit")
+		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|idle|churn")
 		os.Exit(2)
 	}
 	begun := make(chan struct{})
@@ -32,13 +30,6 @@ func main() {
 		go churn(begun)
 	case "idle":
 		close(begun)
-	case "exit": // after a while, in the middle of sleeping
-		go locked(begun, sleepLoop)
-		go func() {
-			n, _ := strconv.Atoi(os.Args[2])
-			time.Sleep(time.Duration(n) * time.Millisecond)
-			os.Exit(0)
-		}()
 	}
 	<-begun
 	fmt.Println("begun")
