@@ -45,7 +45,8 @@ func (p *pacer) intended(i int64) int64 {
 	return t
 }
 
-// drive sends until the gate closes or ctx ends.
+// drive sends until all that is due in the window is sent or cannot be, the
+// gate closes, or ctx ends.
 func (p *pacer) drive(ctx context.Context) {
 	for step := int64(1); ctx.Err() == nil && !p.run.gate.closed(); step++ {
 		now := p.run.now()
@@ -55,6 +56,9 @@ func (p *pacer) drive(ctx context.Context) {
 		}
 		step = max(step, (now-p.start)/paceStep)
 		p.catchUp(now)
+		if now >= p.run.window.end.Load() {
+			return
+		}
 	}
 }
 

@@ -172,11 +172,16 @@ func (r *run) measure(ctx context.Context) error {
 	}
 	r.gate.open(budget)
 	r.announce(PhaseMeasuring, start)
+	paced := make(chan struct{})
 	if r.sc.paced() {
 		r.pacing.Store(true)
 		r.paced = &pacer{run: r, start: start, rate: r.sc.Rate}
-		r.work.Go(func() { r.paced.drive(ctx) })
+		r.work.Go(func() {
+			defer close(paced)
+			r.paced.drive(ctx)
+		})
 	} else {
+		close(paced)
 		r.launch()
 	}
 	err := r.await(ctx, "measuring", func() bool {
@@ -185,6 +190,10 @@ func (r *run) measure(ctx context.Context) error {
 		}
 		return r.now() >= r.window.end.Load()
 	})
+	if err != nil {
+		r.gate.close() // which also ends the pacer
+	}
+	<-paced // after the window, the last step's messages still go out
 	r.gate.close()
 	if end := r.now(); err != nil || r.sc.Messages > 0 {
 		r.window.end.Store(min(end, r.window.end.Load()))
