@@ -36,7 +36,7 @@ var canonicalRules = []struct {
 }
 
 // canonical is the name of a frame with what differs between builds or runs of
-// the same code replaced.
+// the same code replaced. No real name is as long as those it leaves alone.
 func canonical(f profile.Frame) string {
 	if unsymbolised(f.Function) {
 		if f.Module == "" || f.Kernel() {
@@ -45,6 +45,9 @@ func canonical(f profile.Frame) string {
 		return "[unknown in " + path.Base(f.Module) + "]"
 	}
 	fn := f.Function
+	if len(fn) > nameWork {
+		return fn
+	}
 	for _, r := range canonicalRules {
 		fn = r.re.ReplaceAllString(fn, r.to)
 	}

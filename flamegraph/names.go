@@ -42,6 +42,7 @@ func unsymbolised(fn string) bool {
 }
 
 func kindOf(f profile.Frame, application bool) Kind {
+	f.Function = bounded(f.Function)
 	switch {
 	case f.Kernel():
 		return KindKernel
@@ -164,3 +165,9 @@ func isSchedulerLeaf(f profile.Frame) bool {
 	}
 	return schedulerLeaf[f.Function]
 }
+
+// nameWork is how much of a name is looked at, in bytes.
+const nameWork = 4 << 10
+
+// bounded cuts a name that no picture could show before it is worked on.
+func bounded(s string) string { return s[:min(len(s), nameWork)] }

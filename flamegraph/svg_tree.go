@@ -90,12 +90,6 @@ func frameLabels(n Name) []string {
 	return forms
 }
 
-// bounded cuts a name that no picture could show before it is worked on.
-func bounded(s string) string {
-	const limit = 16 << 10
-	return s[:min(len(s), limit)]
-}
-
 func (t *Tree) legend() []legendRow {
 	texts := [...]string{
 		"no symbol, or left out", "language runtime and library", "network and system calls",
