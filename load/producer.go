@@ -2,12 +2,15 @@ package load
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/contention-toolkit/contention/broker/wire"
 )
 
 const (
 	producerID = 1
+	// frameOverhead is about what a SEND frame adds to its payload, in bytes.
+	frameOverhead = 96
 	// roamEvery is how many of a connection's batches go out on the same
 	// connection before one goes out on another.
 	roamEvery = 8
@@ -71,6 +74,7 @@ func (p *producer) send(devices []int32, now, intended int64, limit int) bool {
 		return false
 	}
 	p.md.PublishTime = p.run.unixMillis(now)
+	p.out = slices.Grow(p.out, len(devices)*(len(p.body)+frameOverhead))
 	for _, d := range devices {
 		p.push(d, now, intended)
 	}
