@@ -29,6 +29,13 @@ var scratchDir string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	if h := os.Getenv(helperEnv); h != "" {
+		if err := helper(strings.Fields(h)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	dir, err := os.MkdirTemp("", "thread")
 	if err != nil {
 		panic(err)
@@ -109,9 +116,6 @@ func TestSleep(t *testing.T) {
 	got := c.Profile.Duration
 	if got < window || c.Incomplete {
 		t.Errorf("window is %v (incomplete %v), want %v", got, c.Incomplete, window)
-	}
-	sleeping := func(stack string, l profile.Labels) bool {
-		return in("main.sleep20ms")(stack, l) && l.Get(profile.LabelReason) == ReasonInterruptible
 	}
 	waits := sum(c.Profile, valueWaits, sleeping)
 	blocked := sum(c.Profile, valueBlocked, sleeping)

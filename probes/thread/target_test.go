@@ -83,16 +83,15 @@ func (tg *target) stop() {
 // elfSymbols resolves addresses of a static executable that is not moved.
 type elfSymbols []elf.Symbol
 
-func readELF(t testing.TB, path string) elfSymbols {
-	t.Helper()
+func elfOf(path string) (elfSymbols, error) {
 	f, err := elf.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer f.Close()
 	all, err := f.Symbols()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var s elfSymbols
 	for _, x := range all {
@@ -101,7 +100,7 @@ func readELF(t testing.TB, path string) elfSymbols {
 		}
 	}
 	sort.Slice(s, func(i, j int) bool { return s[i].Value < s[j].Value })
-	return s
+	return s, nil
 }
 
 func (s elfSymbols) Frames(addr uint64, ret bool) []profile.Frame {
@@ -118,7 +117,11 @@ func (s elfSymbols) Frames(addr uint64, ret bool) []profile.Frame {
 
 // targetSymbols is Options.Symbols for programs of testdata/target.
 func targetSymbols(t testing.TB) func(int) Resolver {
-	s := readELF(t, targetExe)
+	t.Helper()
+	s, err := elfOf(targetExe)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return func(int) Resolver { return s }
 }
 
@@ -147,6 +150,11 @@ func in(function string) func(string, profile.Labels) bool {
 	return func(stack string, _ profile.Labels) bool {
 		return strings.Contains(";"+stack+";", ";"+function+";")
 	}
+}
+
+// sleeping picks the waits of the target's sleep.
+func sleeping(stack string, l profile.Labels) bool {
+	return in("main.sleep20ms")(stack, l) && l.Get(profile.LabelReason) == ReasonInterruptible
 }
 
 const (

@@ -78,13 +78,19 @@ INLINE __u32 blocked_reason(long state)
 	return REASON_UNINTERRUPTIBLE;
 }
 
-/* intern returns the number of a stack, and keeps the stack under it. */
-NOINLINE __u64 intern(struct stack *s)
+/* intern returns the number of the stack in an entry of scratch, and keeps the
+ * stack under it. A function of its own and with no pointer as its argument, so
+ * that the verifier looks at its loops once and not for each use. */
+__attribute__((noinline)) __u64 intern(__u32 entry)
 {
-	__u64 id = s->user ? 0x9ae16a3b2f90404fULL : 0xc949c7defebbb2d1ULL;
-	__u32 depth = s->depth;
-	struct stack *old;
+	struct stack *old, *s = map_lookup(&scratch, &entry);
+	__u64 id, differ = 0;
+	__u32 depth;
 
+	if (!s)
+		return STACK_FAILED;
+	id = s->user ? 0x9ae16a3b2f90404fULL : 0xc949c7defebbb2d1ULL;
+	depth = s->depth;
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		if (i >= depth)
 			break;
@@ -95,8 +101,7 @@ NOINLINE __u64 intern(struct stack *s)
 		id += STACK_FIRST;
 	old = map_lookup(&stacks, &id);
 	if (!old) {
-		long err = map_update(&stacks, &id, s, BPF_NOEXIST);
-		if (!err)
+		if (!map_update(&stacks, &id, s, BPF_NOEXIST))
 			return id;
 		old = map_lookup(&stacks, &id); /* another CPU was first */
 		if (!old) {
@@ -104,22 +109,21 @@ NOINLINE __u64 intern(struct stack *s)
 			return STACK_FULL;
 		}
 	}
-	if (old->depth != depth || old->user != s->user)
-		goto collision;
+	differ = (old->depth ^ depth) | (old->user ^ s->user);
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		if (i >= depth)
 			break;
-		if (old->ip[i] != s->ip[i])
-			goto collision;
+		differ |= old->ip[i] ^ s->ip[i];
 	}
-	return id;
-collision:
+	if (!differ)
+		return id;
 	count(COUNT_COLLISION, 1);
 	return STACK_COLLISION;
 }
 
-/* keep interns the stack of size bytes in s, or says that there is none. */
-INLINE __u64 keep(struct stack *s, long size, bool user)
+/* keep interns the stack of size bytes in s, which is an entry of scratch, or
+ * says that there is none. */
+INLINE __u64 keep(struct stack *s, __u32 entry, long size, bool user)
 {
 	if (size <= 0) {
 		count(user ? COUNT_USER_FAILED : COUNT_KERNEL_FAILED, 1);
@@ -129,18 +133,18 @@ INLINE __u64 keep(struct stack *s, long size, bool user)
 	s->user = user;
 	if (s->depth >= MAX_DEPTH)
 		count(COUNT_TRUNCATED, 1);
-	return intern(s);
+	return intern(entry);
 }
 
 INLINE void take_stacks(void *ctx, struct task_state *t)
 {
-	__u32 zero = 0;
-	struct stack *s = map_lookup(&scratch, &zero);
+	__u32 entry = SCRATCH_SCHED;
+	struct stack *s = map_lookup(&scratch, &entry);
 
 	if (!s)
 		return;
-	t->user_stack = keep(s, get_stack(ctx, s->ip, sizeof(s->ip), BPF_F_USER_STACK), true);
-	t->kernel_stack = keep(s, get_stack(ctx, s->ip, sizeof(s->ip), 0), false);
+	t->user_stack = keep(s, entry, get_stack(ctx, s->ip, sizeof(s->ip), BPF_F_USER_STACK), true);
+	t->kernel_stack = keep(s, entry, get_stack(ctx, s->ip, sizeof(s->ip), 0), false);
 }
 
 /* follow begins to follow a thread; NULL when there is no room. */
@@ -441,7 +445,7 @@ SEC("iter/task")
 int offcpu_seed(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
-	__u32 one = 1;
+	__u32 entry = SCRATCH_SEED;
 	struct task_key key;
 	struct task_state t = {};
 	struct stack *s;
@@ -467,9 +471,9 @@ int offcpu_seed(struct bpf_iter__task *ctx)
 			t.reason = REASON_PREEMPTED;
 		else
 			t.reason = blocked_reason(state);
-		s = map_lookup(&scratch, &one);
+		s = map_lookup(&scratch, &entry);
 		if (s)
-			t.kernel_stack = keep(s, get_task_stack(p, s->ip, sizeof(s->ip), 0), false);
+			t.kernel_stack = keep(s, entry, get_task_stack(p, s->ip, sizeof(s->ip), 0), false);
 		seed_registers(p, &t);
 	}
 	make_key(&key, p);

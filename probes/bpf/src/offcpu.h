@@ -159,8 +159,11 @@ struct {
 	MAP_TYPE(value, __u64);
 } counters SEC(".maps");
 
-/* Entry 0 is for the scheduler's probes, which never nest; entry 1 for seeding,
- * which they can interrupt. */
+enum scratch_entry {
+	SCRATCH_SCHED = 0, /* for the scheduler's probes, which never nest */
+	SCRATCH_SEED = 1,  /* for seeding, which they can interrupt */
+};
+
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	MAP_UINT(max_entries, 2);
