@@ -138,9 +138,17 @@ func TestLookupFollowsRedirects(t *testing.T) {
 func TestRunByDuration(t *testing.T) {
 	sc := small()
 	sc.Messages, sc.Duration = 0, 500*time.Millisecond
-	res, err := runSmall(t, &fakeBroker{}, sc)
+	progress := 0
+	res, err := Run(t.Context(), Options{Broker: startFake(t, &fakeBroker{}), Scenario: sc, ProgressEvery: 20 * time.Millisecond, Events: func(e Event) {
+		if e.Phase == PhaseProgress {
+			progress++
+		}
+	}})
 	if err != nil || !res.Valid {
 		t.Fatalf("error %v, invalid because %v", err, res.WhyInvalid)
+	}
+	if progress == 0 || progress > 25 {
+		t.Errorf("%d progress events every 20 ms in 500 ms", progress)
 	}
 	if res.WindowSeconds != 0.5 || res.Published == 0 || res.Published > res.Sent-500 {
 		t.Errorf("window %v s, %d published of %d sent", res.WindowSeconds, res.Published, res.Sent)
