@@ -24,6 +24,9 @@ func (m Measure) amount(v float64) string {
 	f, ok := timeUnits[m.Unit]
 	if !ok {
 		if m.Unit == "" || m.Unit == "count" {
+			if a := math.Abs(v); a < 1e15 && a == math.Trunc(a) {
+				return minus(group(strconv.FormatFloat(v, 'f', 0, 64)))
+			}
 			return digits3(v)
 		}
 		return digits3(v) + " " + m.Unit
@@ -80,7 +83,7 @@ func digits3(v float64) string {
 }
 
 func group(s string) string {
-	for i := len(s) - 3; i > 0; i -= 3 {
+	for i := len(s) - 3; i > len(s)-len(strings.TrimLeft(s, "-")); i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
 	return s

@@ -20,6 +20,10 @@ func TestAmount(t *testing.T) {
 		{ns, 1.686e12, "1,686 s"},
 		{Measure{Unit: "seconds"}, 0.25, "250 ms"},
 		{Measure{Unit: "count"}, 1234567, "1,234,567"},
+		{Measure{Unit: "count"}, 2, "2"},
+		{Measure{Unit: "count"}, 2.5, "2.50"},
+		{Measure{Unit: "count"}, -123, "−123"},
+		{Measure{Unit: "count"}, -1234, "−1,234"},
 		{Measure{Unit: "bytes"}, 12, "12.0 bytes"},
 		{Measure{Unit: "count"}, 9.2e18, "9.20e+18"},
 	} {

@@ -102,11 +102,17 @@ func pathEnd(fn string) int {
 	return len(fn)
 }
 
+var majorVersion = regexp.MustCompile(`^v[0-9]+[./]`)
+
 // shortName is the name without the path of its package:
-// dispatch.(*Dispatcher).flow.
+// dispatch.(*Dispatcher).flow, and with what a major version is of:
+// badger/v3.(*DB).doWrites.
 func shortName(fn string) string {
 	end := pathEnd(fn)
 	if i := strings.LastIndexByte(fn[:end], '/'); i >= 0 && i+1 < len(fn) {
+		if majorVersion.MatchString(fn[i+1:]) {
+			i = strings.LastIndexByte(fn[:i], '/')
+		}
 		return fn[i+1:]
 	}
 	return fn[jvmPackage(fn[:end]):]

@@ -9,7 +9,9 @@ import (
 
 func TestShortName(t *testing.T) {
 	for full, want := range map[string]string{
-		"github.com/x/y/dispatch.(*Dispatcher).flow": "dispatch.(*Dispatcher).flow",
+		"github.com/x/y/dispatch.(*Dispatcher).flow":        "dispatch.(*Dispatcher).flow",
+		"github.com/x/badger/v3.(*DB).doWrites":             "badger/v3.(*DB).doWrites",
+		"badger/v3.Open":                                    "badger/v3.Open",
 		"main.main.func1":                                   "main.main.func1",
 		"sync.(*Mutex).Lock":                                "sync.(*Mutex).Lock",
 		"a.b/c.Map[go.shape.struct { d/e.F }].Get":          "c.Map[go.shape.struct { d/e.F }].Get",

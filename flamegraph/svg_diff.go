@@ -195,8 +195,8 @@ func (t *DiffTree) strips(b box, y float64, s *strips) {
 
 func (t *DiffTree) table(o SVGOptions) table {
 	out := table{
-		title: sitesTitle(len(t.Sites), o.Sites),
-		head:  []string{"wait site", perHead(cut(o.Before, 24), t.Per), perHead(cut(o.After, 24), t.Per), "difference", "change"},
+		title: sitesTitle(t.Measure, len(t.Sites), o.Sites),
+		head:  []string{"site", perHead(cut(o.Before, 24), t.Per), perHead(cut(o.After, 24), t.Per), "difference", "change"},
 	}
 	for _, s := range t.Sites[:min(len(t.Sites), o.Sites)] {
 		out.rows = append(out.rows, []string{

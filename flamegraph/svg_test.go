@@ -207,7 +207,7 @@ func TestAccountingIsPrinted(t *testing.T) {
 	tree := build(t, p, Options{MaxDepth: 8, Keep: func(f []profile.Frame, _ profile.Labels) bool { return f[0].Function != "main.idle" }})
 	svg := writeTree(t, tree, SVGOptions{})
 	for _, want := range []string{
-		"15.0 ns shown, idle left out: 85.0 ns", "5.00 ns (33 % of the time shown) has frames without a symbol.", "1 sample with a negative value left out.",
+		"15.0 ns shown, idle left out: 85.0 ns", "5.00 ns (33 % of what is shown) has frames without a symbol.", "1 sample with a negative value left out.",
 	} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("picture lacks %q", want)
@@ -233,5 +233,17 @@ func TestGoldensAreSmall(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d golden files, want 3", n)
+	}
+}
+
+// A CPU profile has no waits to speak of.
+func TestOnlyWaitsAreCalledWaits(t *testing.T) {
+	p := profile.New(profile.ValueType{Type: "cpu", Unit: "nanoseconds"})
+	add(p, 5, "main.f")
+	if svg := writeTree(t, build(t, p, Options{}), SVGOptions{}); strings.Contains(svg, "wait") || strings.Contains(svg, "Wait") {
+		t.Error("a CPU profile is said to wait")
+	}
+	if svg := writeTree(t, build(t, fromText(t, "main.f 5\n"), Options{}), SVGOptions{}); !strings.Contains(svg, "Wait sites") {
+		t.Error("no table of wait sites")
 	}
 }

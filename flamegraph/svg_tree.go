@@ -3,7 +3,10 @@ package flamegraph
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/contention-toolkit/contention/profile"
 )
 
 // WriteSVG writes a tree as one static picture of at most o.MaxBytes. A tree
@@ -22,7 +25,7 @@ func WriteSVG(w io.Writer, t *Tree, o SVGOptions) error {
 		node:     func(i int) Node { return t.Nodes[i].Node },
 		width:    func(i int) float64 { return t.Nodes[i].Value },
 		amount:   t.amount,
-		caption:  "Each box is a function, under the function that called it. Width = time; the order from left to right is by name and has no meaning.",
+		caption:  "Each box is a function, under the function that called it. Width = its total with all it calls; the order from left to right is by name and has no meaning.",
 	}
 	if t.Per != "" {
 		s.headline = t.amount(root) + " per " + t.Per + " shown"
@@ -110,8 +113,8 @@ func (t *Tree) legend() []legendRow {
 
 func (t *Tree) table(o SVGOptions) table {
 	out := table{
-		title: sitesTitle(len(t.Sites), o.Sites),
-		head:  []string{"wait site", perHead("time", t.Per), "share"},
+		title: sitesTitle(t.Measure, len(t.Sites), o.Sites),
+		head:  []string{"site", perHead(cut(strings.Join(t.Values, " + "), 24), t.Per), "share"},
 	}
 	for _, s := range t.Sites[:min(len(t.Sites), o.Sites)] {
 		out.rows = append(out.rows, []string{
@@ -122,12 +125,21 @@ func (t *Tree) table(o SVGOptions) table {
 	return out
 }
 
-func sitesTitle(n, shown int) string {
-	s := "Wait sites: the application frame nearest the wait"
+// sitesTitle speaks of waits only where waits were measured.
+func sitesTitle(m Measure, n, shown int) string {
+	s := "By application frame nearest the leaf"
+	if slices.ContainsFunc(m.Values, func(v string) bool { return waitTypes[v] }) {
+		s = "Wait sites: the application frame nearest the wait"
+	}
 	if n > shown {
 		s += fmt.Sprintf(" (largest %d of %d)", shown, n)
 	}
 	return s
+}
+
+var waitTypes = map[string]bool{
+	profile.Blocked.Type: true, profile.Runnable.Type: true, profile.Waits.Type: true,
+	"delay": true, "contentions": true,
 }
 
 func perHead(s, per string) string {
@@ -174,7 +186,7 @@ func sideNotes(m Measure, s Side, whose string) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, whose+fmt.Sprintf(format, args...)) }
 	if s.Unsymbolised > 0 {
-		add("%s (%s of the time shown) has frames without a symbol.", m.amount(s.Unsymbolised), percent(s.Unsymbolised, s.Shown))
+		add("%s (%s of what is shown) has frames without a symbol.", m.amount(s.Unsymbolised), percent(s.Unsymbolised, s.Shown))
 	}
 	if s.Negative > 0 {
 		add("%s with a negative value left out.", plural(s.Negative, "sample", "samples"))

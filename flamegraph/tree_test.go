@@ -177,6 +177,14 @@ func TestNegativeAndHugeValues(t *testing.T) {
 	}
 }
 
+func TestSumOfValuesStaysInRange(t *testing.T) {
+	p := profile.New(profile.Blocked, profile.Runnable)
+	p.Add(p.InternFrames([]profile.Frame{{Function: "main.f"}}), p.InternLabels(), math.MaxInt64, 5)
+	if tree := build(t, p, Options{}); tree.Shown != math.MaxInt64 {
+		t.Errorf("shown = %v, want the end of the range", tree.Shown)
+	}
+}
+
 func TestEmptyStackAndNames(t *testing.T) {
 	p := profile.New(profile.Blocked)
 	p.Add(p.InternFrames(nil), p.InternLabels(), 3)
