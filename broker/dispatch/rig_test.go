@@ -1,0 +1,165 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contention-toolkit/contention/broker/executor"
+	"github.com/contention-toolkit/contention/broker/ledger"
+	"github.com/contention-toolkit/contention/broker/wire"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// tb is what testing.TB and rapid.T share.
+type tb interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+// rig is a ledger with one subscription, on a real executor.
+type rig struct {
+	t       tb
+	e       *executor.Executor
+	workers *executor.Ordered
+	l       *ledger.Ledger
+	d       *Dispatcher
+	added   sync.WaitGroup
+}
+
+func newRig(t tb, cfg Config) (*rig, func()) {
+	t.Helper()
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	r := &rig{t: t, e: executor.New(executor.Options{Logger: quiet}), workers: executor.NewOrdered(2, executor.Options{Logger: quiet})}
+	var err error
+	if r.l, err = ledger.OpenLedger(1, "l", r.e, ledger.Config{MaxBatchItems: 16}); err != nil {
+		t.Fatalf("%v", err)
+	}
+	cfg.Workers, cfg.Logger = r.workers, quiet
+	if r.d, err = New(r.l, r.e, "s", ledger.Earliest, cfg); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return r, func() {
+		r.d.Close()
+		r.l.Close()
+		_ = r.workers.Shutdown(context.Background())
+		_ = r.e.Shutdown(context.Background())
+	}
+}
+
+func start(t *testing.T, cfg Config) *rig {
+	t.Helper()
+	r, stop := newRig(t, cfg)
+	t.Cleanup(stop)
+	return r
+}
+
+type add struct {
+	ledger.Add
+	r *rig
+}
+
+func (a *add) AddCompleted(int64)  { a.r.added.Done() }
+func (a *add) AddFailed(err error) { a.r.t.Errorf("add failed: %v", err); a.r.added.Done() }
+
+// publish appends one message with a key and waits for it.
+func (r *rig) publish(key string) {
+	r.t.Helper()
+	md := wire.Metadata{ProducerName: []byte("p"), PartitionKey: []byte(key)}
+	a := &add{r: r}
+	a.Data, a.Messages, a.Done = wire.AppendHeadersAndPayload(nil, &md, []byte(key)), 1, a
+	r.added.Add(1)
+	if err := r.l.AsyncAddEntry(&a.Add); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	r.added.Wait()
+}
+
+// settle waits until no task is left that an earlier one may have submitted.
+func (r *rig) settle() {
+	for {
+		before := r.e.Stats().Submitted
+		for _, e := range append(r.workers.All(), r.e) {
+			done := make(chan struct{})
+			if e.Execute(executor.Other, executor.Func(func() { close(done) })) != nil {
+				return
+			}
+			<-done
+		}
+		if r.e.Stats().Submitted == before+1 && r.e.Stats().Queued == 0 {
+			return
+		}
+	}
+}
+
+// sink records what a consumer is sent.
+type sink struct {
+	mu      sync.Mutex
+	got     []Message
+	sizes   []int // messages per delivery
+	blocked atomic.Bool
+	seen    func(Message) // called under the dispatcher's lock
+}
+
+func (s *sink) Deliver(d *Delivery) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range d.Messages {
+		if s.seen != nil {
+			s.seen(m)
+		}
+		s.got = append(s.got, m)
+	}
+	s.sizes = append(s.sizes, len(d.Messages))
+	d.Release()
+}
+
+func (s *sink) Writable() bool { return !s.blocked.Load() }
+
+func (s *sink) ids() (ids []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.got {
+		ids = append(ids, m.Entry.ID)
+	}
+	return ids
+}
+
+func (s *sink) count() int { return len(s.ids()) }
+
+func (r *rig) join(name string, typ wire.SubType) (*Consumer, *sink) {
+	r.t.Helper()
+	s := &sink{}
+	c, err := r.d.AddConsumer(ConsumerOptions{ID: 1, Name: name, Type: typ, Sink: s})
+	if err != nil {
+		r.t.Fatalf("%s cannot join: %v", name, err)
+	}
+	return c, s
+}
+
+// keyOf returns a key that c owns.
+func (r *rig) keyOf(c *Consumer) string {
+	for i := 0; ; i++ {
+		key := fmt.Sprintf("key-%d", i)
+		if r.d.ring.owner(keyHash([]byte(key))) == c {
+			return key
+		}
+	}
+}
+
+func waitUntil(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within 10 s: %s", what)
+		}
+	}
+}
