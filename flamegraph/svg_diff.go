@@ -21,7 +21,7 @@ func WriteDiffSVG(w io.Writer, t *DiffTree, o SVGOptions) error {
 		node:     func(i int) Node { return t.Nodes[i].Node },
 		width:    func(i int) float64 { return t.Nodes[i].Width() },
 		amount:   t.amount,
-		caption: fmt.Sprintf("Each box is a function, under the function that called it. Width = time on both sides + only %s + only %s, so that what is gone shows too; "+
+		caption: fmt.Sprintf("Each box is a function, below its caller. Width = time on both sides + only %s + only %s, so that what is gone shows too; "+
 			"the order from left to right is by name and has no meaning.", o.Before, o.After),
 	}
 	s.lines = append(s.lines, measured(t.Measure, o))

@@ -25,7 +25,7 @@ func WriteSVG(w io.Writer, t *Tree, o SVGOptions) error {
 		node:     func(i int) Node { return t.Nodes[i].Node },
 		width:    func(i int) float64 { return t.Nodes[i].Value },
 		amount:   t.amount,
-		caption:  "Each box is a function, under the function that called it. Width = its total with all it calls; the order from left to right is by name and has no meaning.",
+		caption:  "Each box is a function, below its caller. Width = total, callees included; the order from left to right is by name and has no meaning.",
 	}
 	if t.Per != "" {
 		s.headline = t.amount(root) + " per " + t.Per + " shown"
