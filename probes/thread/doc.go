@@ -50,9 +50,10 @@ type Options struct {
 	// start on. Defaults 16384, 32768, 16384.
 	MaxStacks, MaxWaits, MaxThreads int
 	// Symbols gives the symbols of a process; it is asked once for each, before
-	// the window, and they are used until Stop returns. Where it is nil or
-	// gives nil, the recorder opens them itself.
-	Symbols func(pid int) Resolver
+	// the window, and they are used until Stop returns. Its error does not keep
+	// from recording: frames are then addresses. Where it is nil, the recorder
+	// opens the symbols itself.
+	Symbols func(pid int) (Resolver, error)
 }
 
 func (o Options) withDefaults() Options {

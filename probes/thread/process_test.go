@@ -210,7 +210,7 @@ func recordInNamespace(exe string) error {
 	if err != nil {
 		return err
 	}
-	r, err := Start(context.Background(), Options{PIDs: []int{cmd.Process.Pid}, Symbols: func(int) Resolver { return symbols }})
+	r, err := Start(context.Background(), Options{PIDs: []int{cmd.Process.Pid}, Symbols: func(int) (Resolver, error) { return symbols, nil }})
 	if err != nil {
 		return err
 	}

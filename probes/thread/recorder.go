@@ -102,9 +102,7 @@ func (r *Recorder) begin() error {
 		}
 		return err
 	}
-	if r.symbols, err = openSymbols(r.opt); err != nil {
-		return err
-	}
+	r.symbols = openSymbols(r.opt)
 	if r.exits.alive() < len(r.opt.PIDs) {
 		return errEnded
 	}

@@ -143,6 +143,42 @@ func TestSleep(t *testing.T) {
 	}
 }
 
+// Without symbols given, the recorder finds them itself, with files and lines.
+func TestOwnSymbols(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "sleep")
+	c := record(t, 300*time.Millisecond, Options{PIDs: []int{tg.pid}})
+	found := false
+	for _, s := range c.Profile.Samples {
+		for _, f := range c.Profile.Frames(s.Stack) {
+			if f.Function == "main.sleep20ms" {
+				found = true
+				if filepath.Base(f.File) != "main.go" || f.Line <= 0 {
+					t.Errorf("frame %+v lacks its line", f)
+				}
+			}
+		}
+	}
+	if !found {
+		t.Errorf("main.sleep20ms is in no stack:\n%v", c.Profile)
+	}
+}
+
+// Symbols that cannot be had leave addresses, and a warning.
+func TestNoSymbols(t *testing.T) {
+	testutil.RequireBPF(t, Available())
+	tg := startTarget(t, "sleep")
+	c := record(t, 300*time.Millisecond, Options{PIDs: []int{tg.pid}, Symbols: func(int) (Resolver, error) {
+		return nil, errors.New("for the test")
+	}})
+	if len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "are addresses: for the test") {
+		t.Errorf("warnings %q", c.Warnings)
+	}
+	if c.Loss["unsymbolised_frames"] == 0 {
+		t.Errorf("loss %v", c.Loss)
+	}
+}
+
 // checkKernelFrames checks that kernel frames are innermost and name the wait.
 func checkKernelFrames(t *testing.T, c *profile.Capture, pick func(string, profile.Labels) bool, want string) {
 	t.Helper()

@@ -4,7 +4,6 @@ package thread
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/contention-toolkit/contention/probes/symbol"
@@ -15,21 +14,24 @@ import (
 type symbols struct {
 	process map[int]Resolver // by PID
 	kernel  Resolver
-	owned   []io.Closer
+	owned   []*symbol.Process
 	notes   []string // what could not be had
 	unknown map[string]bool
 }
 
-func openSymbols(o Options) (*symbols, error) {
+func openSymbols(o Options) *symbols {
 	s := &symbols{process: map[int]Resolver{}, unknown: map[string]bool{}}
+	open := o.Symbols
+	if open == nil {
+		open = s.open
+	}
 	for _, pid := range o.PIDs {
-		if o.Symbols != nil {
-			if r := o.Symbols(pid); r != nil {
-				s.process[pid] = r
-				continue
-			}
+		r, err := open(pid)
+		if err != nil {
+			s.notes = append(s.notes, fmt.Sprintf("frames of process %d are addresses: %v", pid, err))
+			continue
 		}
-		s.process[pid] = addresses{}
+		s.process[pid] = r
 	}
 	k, err := symbol.OpenKernel()
 	switch {
@@ -42,12 +44,21 @@ func openSymbols(o Options) (*symbols, error) {
 			s.notes = append(s.notes, fmt.Sprintf("kernel frames are addresses: %v", k.Hidden()))
 		}
 	}
-	return s, nil
+	return s
+}
+
+func (s *symbols) open(pid int) (Resolver, error) {
+	p, err := symbol.OpenProcess(pid)
+	if err != nil {
+		return nil, err
+	}
+	s.owned = append(s.owned, p)
+	return p, nil
 }
 
 func (s *symbols) close() {
-	for _, c := range s.owned {
-		_ = c.Close() // only read from
+	for _, p := range s.owned {
+		p.Close()
 	}
 }
 

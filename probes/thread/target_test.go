@@ -116,13 +116,13 @@ func (s elfSymbols) Frames(addr uint64, ret bool) []profile.Frame {
 }
 
 // targetSymbols is Options.Symbols for programs of testdata/target.
-func targetSymbols(t testing.TB) func(int) Resolver {
+func targetSymbols(t testing.TB) func(int) (Resolver, error) {
 	t.Helper()
 	s, err := elfOf(targetExe)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(int) Resolver { return s }
+	return func(int) (Resolver, error) { return s, nil }
 }
 
 // sum adds up one value of the samples that pick chooses.

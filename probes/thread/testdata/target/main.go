@@ -14,7 +14,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|idle|churn")
+		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|pingpong|idle|churn")
 		os.Exit(2)
 	}
 	begun := make(chan struct{})
@@ -28,6 +28,8 @@ func main() {
 		go locked(begun, func() { pin(); spin() })
 	case "churn": // threads that begin and end
 		go churn(begun)
+	case "pingpong": // two threads that wake each other as fast as they can
+		pingpong(begun)
 	case "idle":
 		close(begun)
 	}
@@ -108,5 +110,36 @@ func churn(begun chan struct{}) {
 			close(done)
 		}()
 		<-done
+	}
+}
+
+// pingpong passes a byte between two threads by two pipes.
+func pingpong(begun chan struct{}) {
+	var there, back [2]int
+	for _, p := range []*[2]int{&there, &back} {
+		if err := syscall.Pipe(p[:]); err != nil {
+			fmt.Fprintln(os.Stderr, "pipe:", err)
+			os.Exit(1)
+		}
+	}
+	go locked(make(chan struct{}), func() { echo(there[0], back[1]) })
+	go locked(begun, func() {
+		if _, err := syscall.Write(there[1], []byte{1}); err != nil {
+			fmt.Fprintln(os.Stderr, "write:", err)
+		}
+		echo(back[0], there[1])
+	})
+}
+
+//go:noinline
+func echo(from, to int) {
+	var b [1]byte
+	for {
+		if n, err := syscall.Read(from, b[:]); err != nil || n != 1 {
+			return
+		}
+		if _, err := syscall.Write(to, b[:]); err != nil {
+			return
+		}
 	}
 }
