@@ -49,6 +49,7 @@ func summary(r *result.Result, l limits) *document {
 	d.sections = []section{
 		{"figures", "Throughput, latency, blocked time", "", b.figures()},
 		{"waits", "Where time is blocked", "", b.waits()},
+		{"warnings", "Warnings", "", b.warnings()},
 	}
 	return d
 }

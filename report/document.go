@@ -122,20 +122,13 @@ func join(ts []text, separator string) text {
 
 func (t *table) add(cells ...text) { t.rows = append(t.rows, cells) }
 
-// words makes a row's cells out of plain strings.
-func words(cells ...string) []text {
-	out := make([]text, len(cells))
-	for i, c := range cells {
-		out[i] = line(c)
-	}
-	return out
-}
-
 // limits bounds a document, so that any result fits where it is shown.
 type limits struct {
 	rows int // of one table or list
 	text int // bytes of one name
 	long int // bytes of one warning, reason or command
+	// brief leaves out columns and explanations, for a terminal.
+	brief bool
 }
 
 // more says how many entries a table or list left out, "" for none.

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"strings"
+
 	"github.com/contention-toolkit/contention/analysis/result"
 )
 
@@ -43,7 +45,7 @@ func (b *builder) figures() []block {
 	if withP {
 		t.columns = append(t.columns, column{"p", true})
 	}
-	t.columns = append(t.columns, column{"runs", true}, column{"verdict", false})
+	t.columns = append(t.columns, column{"runs per side", true}, column{"verdict", false})
 	plains := map[string][]result.Run{result.Before: b.usable(result.Before, result.KindPlain), result.After: b.usable(result.After, result.KindPlain)}
 	for _, m := range metrics {
 		e := m.effect(&b.r.Headline)
@@ -53,8 +55,8 @@ func (b *builder) figures() []block {
 		format := withUnit(e.Unit)
 		row := []text{
 			line(capital(m.name)),
-			cellWithRange(e.Before, collect(plains[result.Before], m.run), format),
-			cellWithRange(e.After, collect(plains[result.After], m.run), format),
+			b.cellWithRange(e.Before, collect(plains[result.Before], m.run), format),
+			b.cellWithRange(e.After, collect(plains[result.After], m.run), format),
 			line(optional(e.Ratio, ratio)),
 		}
 		if withInterval {
@@ -78,7 +80,14 @@ func (b *builder) figures() []block {
 	if len(t.rows) == 0 {
 		return []block{paragraph{line("No valid run holds a figure.")}}
 	}
-	t.note = line("Medians of the valid unprofiled runs, the range over them beneath; runs is the smaller number of a side. ",
+	if b.brief {
+		return []block{t}
+	}
+	basis := "From one valid unprofiled run per side. "
+	if len(plains[result.Before]) != 1 || len(plains[result.After]) != 1 {
+		basis = "Medians of the valid unprofiled runs, their range beneath. "
+	}
+	t.note = line(basis,
 		"Off-CPU time is the mean of the profiled runs, by the goroutine sampler: it says where goroutines wait, not how fast the broker is.")
 	return []block{t}
 }
@@ -100,10 +109,15 @@ func optionalInterval(e result.Effect) string {
 	return interval(e)
 }
 
-func cellWithRange(v *float64, runs []float64, format func(float64) string) text {
+func (b *builder) cellWithRange(v *float64, runs []float64, format func(float64) string) text {
 	t := line(optional(v, format))
-	if d := describe(runs); d.n > 1 && known(v) {
-		t = append(t, lineBreak, aside(format(d.min)+" to "+format(d.max)))
+	if d := describe(runs); d.n > 1 && known(v) && !b.brief {
+		_, unit, _ := strings.Cut(format(*v), " ")
+		low, high := format(d.min), format(d.max)
+		if l, ok := strings.CutSuffix(low, " "+unit); ok && strings.HasSuffix(high, " "+unit) {
+			low, high = l, strings.TrimSuffix(high, " "+unit) // the unit stands above
+		}
+		t = append(t, lineBreak, aside(low+" to "+high))
 	}
 	return t
 }
@@ -131,7 +145,7 @@ func (b *builder) blockedFigures() []blockedFigure {
 		perMessage := func(v float64) string { return nanoseconds(v) + "/msg" }
 		out = append(out,
 			blockedFigure{"Off-CPU, " + name, optional(s.before, perMessage), optional(s.after, perMessage), ratioOf(s.before, s.after), runs, s.verdict},
-			blockedFigure{"Threads lost, " + name, number(s.lostBefore), number(s.lostAfter), ratioOf(&s.lostBefore, &s.lostAfter), runs, none})
+			blockedFigure{"Threads lost, " + name, threads(s.lostBefore), threads(s.lostAfter), ratioOf(&s.lostBefore, &s.lostAfter), runs, none})
 	}
 	if b.r.PrimaryOperation != "" {
 		add(b.word(b.r.PrimaryOperation), b.primarySum())

@@ -90,9 +90,9 @@ func sampleWaits() []result.Wait {
 	}
 	offer := wait("executor queue offer", brokerPkg+"executor.(*Queue).Offer", "lock", "no", value(402200, 0.673, 36.4, 14560), value(0, 0, 0, 0), result.Gone)
 	offer.Delta.CILow, offer.Delta.CIHigh, offer.Delta.PHolm, offer.UpperBound = f(-431000), f(-374000), f(0.0021), f(1180)
-	flow := wait("dispatcher flow", brokerPkg+"dispatch.(*Dispatcher).Flow", "lock", "no", value(61900, 0.104, 5.6, 2240), value(72100, 0.61, 7.2, 2880), result.Undecided)
+	flow := wait("dispatcher flow", brokerPkg+"dispatch.(*Dispatcher).Flow", "lock", "no", value(61900, 0.104, 5.6, 2240), value(72100, 0.6104, 7.2, 2880), result.Undecided)
 	flow.Delta.CILow, flow.Delta.CIHigh, flow.Delta.PHolm = f(-4100), f(24700), f(0.31)
-	write := wait("network write", brokerPkg+"server.(*conn).writeLoop", "network", "no", value(44100, 0.074, 4, 1600), value(39000, 0.33, 3.9, 1560), result.Undecided)
+	write := wait("network write", brokerPkg+"server.(*conn).writeLoop", "network", "no", value(44130, 0.0738, 4.01, 1604), value(39020, 0.3304, 3.9, 1560), result.Undecided)
 	unknown := wait("", brokerPkg+"server.(*conn).awaitRoom", "condition/channel", "unknown", value(8200, 0.0137, 0.74, 297), value(9100, 0.077, 0.91, 364), result.Undecided)
 	unknown.Before.ShareLow, unknown.After.ShareLow = f(0), f(0)
 	runtimeWait := wait("garbage collection", "", "GC", "no", value(910, 0, 0.082, 33), value(880, 0, 0.088, 35), result.Undecided)

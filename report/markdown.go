@@ -129,9 +129,9 @@ func (m *markdownWriter) text(t text) string {
 		case newline:
 			b.WriteString("<br>")
 		case strong:
-			b.WriteString("**" + m.escape(strings.TrimSpace(s.s)) + "**")
+			b.WriteString(m.around("**", s.s, "**"))
 		case faint:
-			b.WriteString("<sub>" + m.escape(s.s) + "</sub>")
+			b.WriteString(m.around("<sub>", s.s, "</sub>"))
 		case code:
 			b.WriteString(m.code(s.s))
 		default:
@@ -139,6 +139,17 @@ func (m *markdownWriter) text(t text) string {
 		}
 	}
 	return b.String()
+}
+
+// around puts marks around text; blanks at its ends stay outside, where Markdown
+// wants them.
+func (m *markdownWriter) around(open, s, end string) string {
+	inner := strings.TrimSpace(s)
+	if inner == "" {
+		return s
+	}
+	left, right, _ := strings.Cut(s, inner)
+	return left + open + m.escape(inner) + end + right
 }
 
 // code is a code span. What a code span cannot hold in every place becomes an

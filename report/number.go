@@ -40,11 +40,23 @@ func number(v float64) string {
 		return sign(v, grouped(strconv.FormatFloat(a, 'f', 0, 64)))
 	}
 	decimals := 2 - int(math.Floor(math.Log10(a)))
-	s := strconv.FormatFloat(a, 'f', max(decimals, 0), 64)
-	if whole, fraction, ok := strings.Cut(s, "."); ok && strings.Trim(fraction, "0") == "" {
-		s = whole
+	if a == math.Trunc(a) {
+		decimals = 0
 	}
-	return sign(v, s)
+	return sign(v, strconv.FormatFloat(a, 'f', max(decimals, 0), 64))
+}
+
+// threads writes a number of threads or goroutines, an average: two decimals at
+// most.
+func threads(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case !finite(v) || a == 0 || a >= 10:
+		return number(v)
+	case a < 0.005:
+		return sign(v, "<0.01")
+	}
+	return sign(v, strconv.FormatFloat(a, 'f', 2, 64))
 }
 
 // grouped puts separators into the digits of a whole number.
@@ -146,10 +158,14 @@ func percent(v float64) string {
 		text = "0"
 	case p < 0.005:
 		text = "<0.01"
-	case p < 0.1:
+	case p == 100:
+		text = "100"
+	case p < 9.995:
 		text = strconv.FormatFloat(p, 'f', 2, 64)
+	case p < 999.95:
+		text = strconv.FormatFloat(p, 'f', 1, 64)
 	default:
-		text = oneDecimal(p)
+		text = number(p)
 	}
 	return sign(v, text+" %")
 }
@@ -163,6 +179,14 @@ func pValue(p float64) string {
 		return "<0.001"
 	}
 	return strconv.FormatFloat(p, 'f', 3, 64)
+}
+
+// pair joins two values; a unit that both have is written once.
+func pair(between, x, y string) string {
+	if i := strings.LastIndexByte(x, ' '); i > 0 && strings.HasSuffix(y, x[i:]) && !strings.Contains(x[:i], " ") {
+		x = x[:i]
+	}
+	return x + between + y
 }
 
 func milliseconds(ms float64) string { return nanoseconds(ms * 1e6) }

@@ -106,6 +106,6 @@ func HTML(w io.Writer, r *result.Result, graphs map[string][]byte) error {
 
 // Summary writes the verdict, the figures and the largest waits for a terminal.
 func Summary(w io.Writer, r *result.Result) error {
-	_, err := w.Write(terminal(summary(r, limits{rows: 12, text: 80, long: 600})))
+	_, err := w.Write(terminal(summary(r, limits{rows: 10, text: 60, long: 600, brief: true})))
 	return err
 }

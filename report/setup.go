@@ -90,9 +90,13 @@ func (b *builder) scenario() text {
 	if s.RateMsgsPerS > 0 {
 		pace = "paced at " + rate(s.RateMsgsPerS)
 	}
-	return line(bold("Load: "), b.name(s.Name), fmt.Sprintf(", %s, %s, %s messages in flight over all connections, %s-byte messages, %s; %s with %s each; %s warm-up messages, then %s measured per run.",
+	consumers := plural(s.Applications, "application") + " with " + plural(s.Consumers, "consumer")
+	if s.Applications > 1 {
+		consumers += " each"
+	}
+	return line(bold("Load: "), b.name(s.Name), fmt.Sprintf(", %s, %s, %s messages in flight over all connections, %s-byte messages, %s; %s; %s warm-up messages, then %s measured per run.",
 		plural(s.Connections, "connection"), plural(s.Devices, "device"), count(int64(s.InFlight)), count(int64(s.MessageBytes)), pace,
-		plural(s.Applications, "application"), plural(s.Consumers, "consumer"), count(s.WarmupMessages), seconds(s.MeasuredSeconds)))
+		consumers, count(s.WarmupMessages), seconds(s.MeasuredSeconds)))
 }
 
 // order says how many runs of each kind there were, and in which order the

@@ -80,7 +80,7 @@ func (b *builder) reconciliation() []block {
 		return nil
 	}
 	t := &table{columns: []column{
-		{"side", false}, {"operation", false}, {"sampler, blocked", true}, {"block profile", true}, {"mutex profile", true}, {"sampler ÷ block", true},
+		{"side", false}, {"operation", false}, {"sampler, blocked (charges the waiter)", true}, {"block profile (the waiter)", true}, {"mutex profile (the unlocker)", true}, {"sampler ÷ block profile", true},
 	}}
 	notes := map[string]bool{}
 	var noteOrder []string
@@ -100,7 +100,7 @@ func (b *builder) reconciliation() []block {
 		}
 	}
 	t.note = line("Lock waits per message, from one run per side with Go's block and mutex profiles at full rate. "+
-		"The sampler and the block profile charge the waiter; the mutex profile charges the unlocker, and since Go 1.22 multiplies by the number of waiters. ",
+		"Since Go 1.22 the mutex profile multiplies the time by the number of waiters. ",
 		b.more(len(rows), "rows"))
 	blocks := []block{t}
 	var items []text
@@ -183,14 +183,14 @@ func (b *builder) overhead() ([]block, string) {
 
 // losses names the counters above zero.
 func (b *builder) losses(loss map[string]int64) (text, int) {
-	var parts []string
+	var parts []text
 	n := 0
 	for _, k := range sortedKeys(loss) {
 		if loss[k] == 0 {
 			continue
 		}
 		if n++; n <= min(b.rows, 12) {
-			parts = append(parts, b.word(k)+" "+count(loss[k]))
+			parts = append(parts, line(b.name(k), " "+count(loss[k])))
 		}
 	}
 	switch {
@@ -199,9 +199,9 @@ func (b *builder) losses(loss map[string]int64) (text, int) {
 	case n == 0:
 		return line(fmt.Sprintf("0 (%s)", plural(len(loss), "counter"))), 0
 	case n > len(parts):
-		parts = append(parts, fmt.Sprintf("%d more", n-len(parts)))
+		parts = append(parts, line(fmt.Sprintf("%d more", n-len(parts))))
 	}
-	return line(strings.Join(parts, ", ")), n
+	return join(parts, ", "), n
 }
 
 // slowdown compares the throughput of profiled with that of unprofiled runs.

@@ -46,7 +46,15 @@ func (w *terminalWriter) blocks(blocks []block) {
 }
 
 func (w *terminalWriter) paragraph(prefix string, t text) {
-	fmt.Fprintf(w, "%s%s\n\n", prefix, prettytext.WrapSoft(strings.TrimSpace(w.text(t)), terminalWidth))
+	w.lines(prefix + prettytext.WrapSoft(strings.TrimSpace(w.text(t)), terminalWidth))
+}
+
+// lines writes text without blanks at the ends of lines, and an empty line.
+func (w *terminalWriter) lines(s string) {
+	for _, l := range strings.Split(s, "\n") {
+		fmt.Fprintf(w, "%s\n", strings.TrimRight(l, " "))
+	}
+	fmt.Fprintln(w)
 }
 
 func (w *terminalWriter) table(t *table) {
@@ -78,10 +86,7 @@ func (w *terminalWriter) table(t *table) {
 		}
 		p.AppendRow(row)
 	}
-	for _, l := range strings.Split(p.Render(), "\n") {
-		fmt.Fprintf(w, "%s\n", strings.TrimRight(l, " "))
-	}
-	fmt.Fprintln(w)
+	w.lines(p.Render())
 	if len(t.note) > 0 {
 		w.paragraph("", t.note)
 	}

@@ -23,10 +23,10 @@ func (b *builder) verdict() (tone string, blocks []block) {
 	}
 	var first text
 	if q := b.r.Question; q != "" {
-		first = line(aside("Question: "), b.prose(q))
+		first = line(bold("Question: "), b.prose(q))
 	}
 	if n := len(b.r.Warnings); n > 0 {
-		first = append(first, line(" ", aside("("+plural(n, "warning")+" below.)"))...)
+		first = append(first, line(" ", aside("("+plural(n, "warning")+" below)"))...)
 	}
 	if len(first) > 0 {
 		blocks = append(blocks, paragraph{first})
@@ -46,7 +46,7 @@ func (b *builder) lead() (e result.Effect, name string, moreIsBetter bool) {
 // speed is the verdict in one sentence.
 func (b *builder) speed() (string, text) {
 	e, name, moreIsBetter := b.lead()
-	figures := b.effectText(e, name)
+	figures := b.effectText(e)
 	after := b.sideName(result.After)
 	switch {
 	case !known(e.Before) || !known(e.After):
@@ -64,9 +64,9 @@ func (b *builder) speed() (string, text) {
 		}
 		return tone, line(bold(fmt.Sprintf("%s is %s with %s:", capital(name), word, after)), " ", figures, b.alsoEstablished(name), ".")
 	case b.r.Quick:
-		return toneUndecided, line(bold("Undecided: descriptive, too few runs"), " (", b.runsPerSide(e), "). ", figures, "; nothing is established.")
+		return toneUndecided, line(bold("Undecided: descriptive, too few runs"), " (", b.runsPerSide(e), "): ", name, " ", figures, "; nothing is established.")
 	}
-	return toneUndecided, line(bold("Undecided:"), " ", b.runsPerSide(e), " do not establish a difference in ", name, ". ", figures, ".")
+	return toneUndecided, line(bold("Undecided:"), " ", b.runsPerSide(e), " do not establish a difference in ", name, ": ", figures, ".")
 }
 
 func established(verdict string) bool {
@@ -83,17 +83,14 @@ func (b *builder) runsPerSide(e result.Effect) string {
 	return plural(e.N, "unprofiled run") + " per side"
 }
 
-// effectText is "throughput 90,509 → 99,923 msgs/s, ×1.10 (+10.4 %), 95 %
-// interval ×1.08 to ×1.13, p = 0.004, 8 runs per side".
-func (b *builder) effectText(e result.Effect, name string) text {
+// effectText is "90,509 → 99,923 msgs/s, ×1.10 (+10.4 %), 95 % interval ×1.08 to
+// ×1.13, p = 0.004, 8 runs per side".
+func (b *builder) effectText(e result.Effect) text {
 	if !known(e.Before) || !known(e.After) {
 		return nil
 	}
 	format := withUnit(e.Unit)
-	s := fmt.Sprintf("%s %s → %s", name, format(*e.Before), format(*e.After))
-	if e.Unit == "msgs/s" { // the unit once is enough
-		s = fmt.Sprintf("%s %s → %s", name, number(*e.Before), format(*e.After))
-	}
+	s := pair(" → ", format(*e.Before), format(*e.After))
 	if known(e.Ratio) {
 		s += ", " + ratio(*e.Ratio)
 	}
@@ -170,12 +167,15 @@ func (b *builder) primary() text {
 	var t text
 	switch {
 	case before.Runs > 0 && after.Runs > 0:
-		t = line(bold(number(before.Mean)+" → "+number(after.Mean)+" goroutines wait for the lock"), " of ", op, " at any time",
-			" ("+runRange(before)+" → "+runRange(after)+")")
+		runs := runRange(before) + " → " + runRange(after)
+		if before.Runs == 1 && after.Runs == 1 {
+			runs = "1 run per side"
+		}
+		t = line(bold(threads(before.Mean)+" → "+threads(after.Mean)+" goroutines wait for the lock"), " of ", op, " at any time ("+runs+")")
 	case before.Runs > 0:
-		t = line(bold(number(before.Mean)+" goroutines wait for the lock"), " of ", op, " at any time before; no valid profiled run after")
+		t = line(bold(threads(before.Mean)+" goroutines wait for the lock"), " of ", op, " at any time before; no valid profiled run after")
 	case after.Runs > 0:
-		t = line(bold(number(after.Mean)+" goroutines wait for the lock"), " of ", op, " at any time after; no valid profiled run before")
+		t = line(bold(threads(after.Mean)+" goroutines wait for the lock"), " of ", op, " at any time after; no valid profiled run before")
 	default:
 		return line(bold("No verdict on waits"), " of ", op, ": no valid profiled run.")
 	}
@@ -187,10 +187,13 @@ func (b *builder) primary() text {
 }
 
 func runRange(q result.QueueLock) string {
-	if q.Runs == 1 {
+	switch {
+	case q.Runs == 1:
 		return "1 run"
+	case threads(q.Min) == threads(q.Max):
+		return threads(q.Min) + " in each of " + plural(q.Runs, "run")
 	}
-	return fmt.Sprintf("%s to %s over %s", number(q.Min), number(q.Max), plural(q.Runs, "run"))
+	return fmt.Sprintf("%s to %s over %s", threads(q.Min), threads(q.Max), plural(q.Runs, "run"))
 }
 
 // reasons names runs that do not count.

@@ -86,7 +86,7 @@ func (b *builder) primarySum() waitSum {
 // waits has one table per source, the primary operation first.
 func (b *builder) waits() []block {
 	var blocks []block
-	if t := b.queueLock(); t != nil {
+	if t := b.queueLock(); t != nil && !b.brief {
 		blocks = append(blocks, paragraph{t})
 	}
 	var sources []string
@@ -99,7 +99,7 @@ func (b *builder) waits() []block {
 		bySource[w.Source] = append(bySource[w.Source], w)
 	}
 	if len(sources) == 0 {
-		return append(blocks, paragraph{line("No waits: no valid profiled run of both sides.")})
+		return append(blocks, paragraph{line("No waits to compare: no valid profiled run.")})
 	}
 	const maxSources = 6
 	for _, s := range sources[:min(len(sources), maxSources)] {
@@ -107,6 +107,9 @@ func (b *builder) waits() []block {
 	}
 	if len(sources) > maxSources {
 		blocks = append(blocks, paragraph{line(fmt.Sprintf("%d more sources left out here; result.json has all.", len(sources)-maxSources))})
+	}
+	if b.brief {
+		return blocks
 	}
 	return append(blocks, paragraph{line(aside("Per message: off-CPU nanoseconds (blocked or runnable) divided by the messages acknowledged to producers in the window. " +
 		"Share: of off-CPU time with an application frame that is not idle, the bounds with what is not known to be idle counted either way. " +
@@ -126,17 +129,25 @@ func (b *builder) queueLock() text {
 			parts = append(parts, line(b.word(s)+" – (no valid profiled run)"))
 			continue
 		}
-		parts = append(parts, line(b.word(s)+" ", bold(number(v.Mean)), " on average (runs: "+runRange(v)+")"))
+		parts = append(parts, line(b.word(s)+" ", bold(threads(v.Mean)), " on average ("+runRange(v)+")"))
 	}
 	return append(append(t, join(parts, ", ")...), span{".", plain})
 }
 
+var waitColumns = []column{
+	{"operation, wait site", false}, {"class", false}, {"before, per message", true}, {"after, per message", true}, {"delta, per message", true},
+	{"share", true}, {"threads lost", true}, {"samples", true}, {"verdict", false},
+}
+
+var briefWaitColumns = []column{
+	{"operation, wait site", false}, {"class", false}, {"before/msg", true}, {"after/msg", true}, {"threads lost", true}, {"verdict", false},
+}
+
 func (b *builder) waitTable(source string, waits []*result.Wait) *table {
-	before, after := b.heads()
-	t := &table{caption: b.sourceName(source), columns: []column{
-		{"operation, wait site", false}, {"class", false}, {before.head + " per message", true}, {after.head + " per message", true}, {"delta per message", true},
-		{"share", true}, {"threads lost", true}, {"samples", true}, {"verdict", false},
-	}}
+	t := &table{caption: b.sourceName(source), columns: waitColumns}
+	if b.brief {
+		t.columns = briefWaitColumns
+	}
 	var shown []*result.Wait
 	var idle []*result.Wait
 	for _, w := range waits {
@@ -158,7 +169,11 @@ func (b *builder) waitTable(source string, waits []*result.Wait) *table {
 		t.note = append(t.note, line("No idle time was seen.")...)
 	}
 	if len(shown) == 0 {
-		t.add(words("no wait that is not idle", none, none, none, none, none, none, none, none)...)
+		cells := []text{line("no wait that is not idle")}
+		for range t.columns[1:] {
+			cells = append(cells, line(none))
+		}
+		t.add(cells...)
 	}
 	return t
 }
@@ -171,10 +186,16 @@ func (b *builder) size(rows []*result.Wait) string {
 	}
 	s := b.sum(func(w *result.Wait) bool { return in[w] })
 	return fmt.Sprintf("%s → %s per message, %s → %s threads lost",
-		optional(s.before, nanoseconds), optional(s.after, nanoseconds), number(s.lostBefore), number(s.lostAfter))
+		optional(s.before, nanoseconds), optional(s.after, nanoseconds), threads(s.lostBefore), threads(s.lostAfter))
 }
 
 func (b *builder) waitRow(w *result.Wait) []text {
+	if b.brief {
+		return []text{
+			b.waitName(w), b.waitClass(w), line(optional(w.Before.NsPerMsg, nanoseconds)), line(optional(w.After.NsPerMsg, nanoseconds)),
+			line(threads(w.Before.ThreadsLost) + " → " + threads(w.After.ThreadsLost)), line(b.verdictWord(w.Verdict)),
+		}
+	}
 	return []text{
 		b.waitName(w),
 		b.waitClass(w),
@@ -182,7 +203,7 @@ func (b *builder) waitRow(w *result.Wait) []text {
 		line(optional(w.After.NsPerMsg, nanoseconds)),
 		b.delta(w.Delta),
 		b.shareCell(w),
-		line(number(w.Before.ThreadsLost) + " → " + number(w.After.ThreadsLost)),
+		line(threads(w.Before.ThreadsLost) + " → " + threads(w.After.ThreadsLost)),
 		line(count(w.Before.Samples) + " → " + count(w.After.Samples)),
 		b.waitVerdict(w),
 	}
@@ -225,20 +246,23 @@ func (b *builder) delta(d result.Delta) text {
 	}
 	t := line(signed(*d.NsPerMsg, nanoseconds(*d.NsPerMsg)))
 	if known(d.CILow) && known(d.CIHigh) {
-		t = append(t, lineBreak, aside(signed(*d.CILow, nanoseconds(*d.CILow))+" to "+signed(*d.CIHigh, nanoseconds(*d.CIHigh))))
+		t = append(t, lineBreak, aside(pair(" to ", signed(*d.CILow, nanoseconds(*d.CILow)), signed(*d.CIHigh, nanoseconds(*d.CIHigh)))))
 	}
 	return t
 }
 
 func (b *builder) shareCell(w *result.Wait) text {
-	t := line(optional(w.Before.Share, percent) + " → " + optional(w.After.Share, percent))
+	if !known(w.Before.Share) && !known(w.After.Share) {
+		return line(none)
+	}
+	t := line(pair(" → ", optional(w.Before.Share, percent), optional(w.After.Share, percent)))
 	if bounds := shareBounds(w.Before) + " → " + shareBounds(w.After); bounds != " → " && known(w.Before.Share) && known(w.After.Share) {
 		t = append(t, lineBreak, aside(bounds))
 	}
 	return t
 }
 
-// shareBounds is "28 % to 33 %" where the bounds differ as printed.
+// shareBounds is "28–33 %" where the bounds differ as printed.
 func shareBounds(v result.WaitValue) string {
 	if !known(v.ShareLow) || !known(v.ShareHigh) {
 		return ""
@@ -247,7 +271,7 @@ func shareBounds(v result.WaitValue) string {
 	if low == high {
 		return low
 	}
-	return low + " to " + high
+	return pair("–", low, high)
 }
 
 func (b *builder) waitVerdict(w *result.Wait) text {
