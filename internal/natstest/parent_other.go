@@ -1,0 +1,9 @@
+//go:build !linux
+
+package natstest
+
+import "syscall"
+
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func lockThread() {}
