@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"sort"
+	"strings"
 
 	"github.com/contention-toolkit/contention/profile"
 )
@@ -98,9 +99,19 @@ func (m *image) readSymbols() error {
 			m.symbols = append(m.symbols, symbolRange{s.Value, s.Value + s.Size, s.Name})
 		}
 	}
-	sort.SliceStable(m.symbols, func(i, j int) bool { return m.symbols[i].start < m.symbols[j].start })
+	// Of several names for one place the last is used: the plainest, as malloc
+	// rather than __libc_malloc.
+	sort.SliceStable(m.symbols, func(i, j int) bool {
+		a, b := m.symbols[i], m.symbols[j]
+		if a.start != b.start {
+			return a.start < b.start
+		}
+		return underscores(a.name) > underscores(b.name)
+	})
 	return nil
 }
+
+func underscores(name string) int { return len(name) - len(strings.TrimLeft(name, "_")) }
 
 // readTable finds the pclntab; nil without an error when the file is not Go's.
 func (m *image) readTable() (*pclntab, error) {

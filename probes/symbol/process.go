@@ -3,6 +3,7 @@ package symbol
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -71,16 +72,43 @@ func OpenProcess(pid int) (*Process, error) {
 		p.exe.close()
 		return nil, fmt.Errorf("symbols of process %d: %w", pid, explain(err))
 	}
+	p.findBias(path)
+	return p, nil
+}
+
+// findBias finds where the executable is mapped: by the entry point that the
+// kernel handed to the process, or by the path of its mappings.
+func (p *Process) findBias(path string) {
+	entry, known := p.entry()
 	for _, m := range p.maps {
-		if m.path != path {
+		mine := m.path == path
+		if known {
+			mine = entry >= m.start && entry < m.end
+		}
+		if !mine {
 			continue
 		}
 		if b, ok := p.exe.bias(m.start, m.off); ok {
 			p.bias, p.images[m.id] = b, p.exe
-			break
+			return
 		}
 	}
-	return p, nil
+}
+
+// atEntry is AT_ENTRY of the auxiliary vector: where the program begins.
+const atEntry = 9
+
+func (p *Process) entry() (uint64, bool) {
+	data, err := os.ReadFile(filepath.Join(p.dir(), "auxv"))
+	if err != nil {
+		return 0, false
+	}
+	for ; len(data) >= 16; data = data[16:] {
+		if binary.LittleEndian.Uint64(data) == atEntry {
+			return binary.LittleEndian.Uint64(data[8:]), true
+		}
+	}
+	return 0, false
 }
 
 func (p *Process) dir() string { return filepath.Join("/proc", strconv.Itoa(p.pid)) }
@@ -148,6 +176,16 @@ func (p *Process) Frames(addr uint64, ret bool) []profile.Frame {
 		p.cache[key] = f
 	}
 	return f
+}
+
+// Frameless says whether the Go function at an address has no frame of its own
+// there: it has just been entered, and its return address is what the stack
+// pointer points at. A walk by frame pointers would miss its caller.
+func (p *Process) Frameless(addr uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.exe.table
+	return t != nil && t.frameless(addr-p.bias)
 }
 
 func (p *Process) lookup(addr uint64) []profile.Frame {
