@@ -349,6 +349,23 @@ func TestRedeliverSendsAgain(t *testing.T) {
 	}
 }
 
+func TestEntryAcknowledgedBeforeItsReplayIsDropped(t *testing.T) {
+	r := start(t, Config{})
+	c, s := r.join("a", wire.KeyShared)
+	r.publish("k")
+	r.publish("k")
+	c.Flow(2)
+	r.settle()
+	c.Redeliver(nil) // no permits are left: both wait
+	r.settle()
+	c.Ack([]int64{0})
+	c.Flow(10)
+	r.settle()
+	if got := s.ids(); !slices.Equal(got, []int64{0, 1, 1}) || r.d.Stats().Replay != 0 {
+		t.Fatalf("got %v, %d wait; want only 1 again and nothing waiting", got, r.d.Stats().Replay)
+	}
+}
+
 func TestAckByAnotherConsumer(t *testing.T) {
 	r := start(t, Config{})
 	a, sa := r.join("a", wire.Shared)

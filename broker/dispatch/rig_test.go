@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -100,12 +101,23 @@ func (r *rig) settle() {
 	}
 }
 
+// between runs f on the executor: no send loop runs at the same time.
+func (r *rig) between(f func()) {
+	done := make(chan struct{})
+	if err := r.e.Execute(executor.Other, executor.Func(func() { f(); close(done) })); err != nil {
+		r.t.Fatalf("%v", err)
+	}
+	<-done
+}
+
 // sink records what a consumer is sent.
 type sink struct {
 	mu      sync.Mutex
 	got     []Message
 	sizes   []int // messages per delivery
 	blocked atomic.Bool
+	flaky   uint32 // one in so many calls of Writable returns false; 0 = none
+	calls   atomic.Uint32
 	seen    func(Message) // called under the dispatcher's lock
 }
 
@@ -122,7 +134,12 @@ func (s *sink) Deliver(d *Delivery) {
 	d.Release()
 }
 
-func (s *sink) Writable() bool { return !s.blocked.Load() }
+func (s *sink) Writable() bool {
+	if s.flaky > 0 && murmur32(binary.BigEndian.AppendUint32(nil, s.calls.Add(1)))%s.flaky == 0 {
+		return false
+	}
+	return !s.blocked.Load()
+}
 
 func (s *sink) ids() (ids []int64) {
 	s.mu.Lock()
