@@ -262,6 +262,9 @@ func TestInlinedCallHasItsFrame(t *testing.T) {
 		}
 		if len(frames) > 1 && frames[len(frames)-2].Function == "main.(*queue).offer" {
 			seen = true
+			if p.Frameless(pc + p.bias) {
+				t.Errorf("main.producer has no frame at %#x", pc)
+			}
 		}
 	}
 	if !seen {
@@ -270,8 +273,8 @@ func TestInlinedCallHasItsFrame(t *testing.T) {
 	if f := p.Frames(generic, false); f[len(f)-1].Function != "main.generic[...]" {
 		t.Errorf("a generic function is named %v", f)
 	}
-	if !p.Frameless(producer) || p.Frameless(producer+(f.end-f.entry)/2) {
-		t.Error("a function has no frame where it begins, and one in its middle")
+	if !p.Frameless(producer) {
+		t.Error("main.producer has a frame where it begins")
 	}
 }
 

@@ -22,7 +22,14 @@ type queue struct {
 }
 
 // offer is small enough to be inlined into its callers.
-func (q *queue) offer(i int) { q.mu.Lock(); q.items = append(q.items, i); q.mu.Unlock() }
+func (q *queue) offer(i int) { q.add(i) }
+
+//go:noinline
+func (q *queue) add(i int) {
+	q.mu.Lock()
+	q.items = append(q.items, i)
+	q.mu.Unlock()
+}
 
 //go:noinline
 func producer(q *queue) { q.offer(1) }
