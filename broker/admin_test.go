@@ -1,0 +1,143 @@
+package broker
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/contention-toolkit/contention/broker/ledger"
+	"github.com/contention-toolkit/contention/broker/wire"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+func request(t *testing.T, method, url string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func TestMetrics(t *testing.T) {
+	s := startServer(t, func(c *Config) { c.Handover = ledger.Direct })
+	drive(t, s, traffic{connections: 2, keysEach: 2, perKey: 25, consumers: 2, permits: 20, window: 5})
+	code, text := request(t, "GET", s.AdminURL()+"/metrics")
+	if code != http.StatusOK {
+		t.Fatalf("status %d", code)
+	}
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := p.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"contention_broker_messages_published_total": 100,
+		"contention_broker_messages_delivered_total": 100,
+		"contention_broker_connections":              4,
+		"contention_broker_consumers":                2,
+		"contention_broker_topics":                   1,
+	} {
+		f := families[name]
+		if f == nil || len(f.Metric) != 1 {
+			t.Errorf("%s is missing", name)
+			continue
+		}
+		if got := f.Metric[0].GetCounter().GetValue() + f.Metric[0].GetGauge().GetValue(); got != want {
+			t.Errorf("%s is %g, want %g", name, got, want)
+		}
+	}
+	kinds := map[string]uint64{}
+	for _, m := range families["contention_broker_queue_delay_seconds"].GetMetric() {
+		kinds[m.Label[0].GetValue()] = m.GetHistogram().GetSampleCount()
+	}
+	if kinds["add"] != 100 || kinds["read"] == 0 || kinds["wake"] == 0 || kinds["dispatch"] == 0 {
+		t.Errorf("times in queue per kind: %v", kinds)
+	}
+	for _, line := range []string{
+		`contention_broker_info{flow="atomic",handoff="direct"} 1`, `contention_broker_executor_tasks_total{kind="add"} 100`,
+		"contention_broker_handoff_batch_size_count 0", "contention_broker_executor_queue_length 0",
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no line %q", line)
+		}
+	}
+}
+
+func TestAdminEndpoints(t *testing.T) {
+	s := startServer(t, nil)
+	defer setProfiling(runtime.SetMutexProfileFraction(-1), int(blockProfileRate.Load()))
+	for _, path := range []string{"/healthz", "/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/mutex", "/debug/pprof/block",
+		"/debug/pprof/heap", "/debug/pprof/profile?seconds=1", "/debug/pprof/trace?seconds=0.1", "/debug/fgprof?seconds=1"} {
+		if code, body := request(t, "GET", s.AdminURL()+path); code != http.StatusOK || body == "" {
+			t.Errorf("%s: status %d, %d bytes", path, code, len(body))
+		}
+	}
+	if code, body := request(t, "PUT", s.AdminURL()+"/admin/profiling?mutex=5&block=7"); code != http.StatusOK || body != "mutex=5 block=7\n" {
+		t.Errorf("status %d, %q", code, body)
+	}
+	if got := runtime.SetMutexProfileFraction(-1); got != 5 {
+		t.Errorf("mutex profile fraction %d", got)
+	}
+	if _, body := request(t, "PUT", s.AdminURL()+"/admin/profiling?block=0"); body != "mutex=5 block=0\n" {
+		t.Errorf("what is not named must stay: %q", body)
+	}
+	if code, _ := request(t, "PUT", s.AdminURL()+"/admin/profiling?mutex=-1"); code != http.StatusBadRequest {
+		t.Errorf("a negative fraction: status %d", code)
+	}
+}
+
+func TestConfigIsRefusedWithReasons(t *testing.T) {
+	good := DefaultConfig()
+	if err := good.Validate(); err != nil {
+		t.Fatalf("the defaults are refused: %v", err)
+	}
+	for want, change := range map[string]func(*Config){
+		"listen address":          func(c *Config) { c.Listen = "nowhere" },
+		"loopback":                func(c *Config) { c.AdminListen = "0.0.0.0:80" },
+		"advertised URL":          func(c *Config) { c.AdvertisedURL = "host:1" },
+		"hand-over mode":          func(c *Config) { c.Handover = "parking" },
+		"batch items are -1":      func(c *Config) { c.HandoverMaxBatchItems = -1 },
+		"batch bytes are -1":      func(c *Config) { c.HandoverMaxBatchBytes = -1 },
+		"flow mode":               func(c *Config) { c.Flow = "x" },
+		"executors is 0":          func(c *Config) { c.Executors = 0 },
+		"max pending publishes":   func(c *Config) { c.MaxPendingPublishes = 0 },
+		"none may be negative":    func(c *Config) { c.MaxReadBatchSize = -1 },
+		"max message size is 0":   func(c *Config) { c.MaxMessageSize = 0 },
+		"block profile rate is -": func(c *Config) { c.BlockProfileRate = -1 },
+	} {
+		c := DefaultConfig()
+		change(&c)
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want a reason with %q, got %v", want, err)
+		}
+		if _, err := Start(t.Context(), c); err == nil {
+			t.Errorf("%s: started", want)
+		}
+	}
+	s := startServer(t, nil)
+	taken := DefaultConfig()
+	taken.Listen = s.Addr().String()
+	if _, err := Start(t.Context(), taken); err == nil {
+		t.Error("started on an address in use")
+	}
+	noAdmin := startServer(t, func(c *Config) { c.AdminListen = "" })
+	if noAdmin.AdminURL() != "" {
+		t.Error("an admin server that was not asked for")
+	}
+	dial(t, noAdmin).subscribe("t", "s", 1, wire.Shared, 0)
+}
