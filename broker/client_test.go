@@ -35,13 +35,12 @@ func startServer(t testing.TB, change func(*Config)) *Server {
 
 // client speaks the protocol one frame at a time. Its methods fail the test.
 type client struct {
-	t    testing.TB
-	nc   net.Conn
-	fr   *wire.FrameReader
-	f    wire.Frame
-	cmd  wire.Command
-	wmu  sync.Mutex
-	wbuf []byte
+	t   testing.TB
+	nc  net.Conn
+	fr  *wire.FrameReader
+	f   wire.Frame
+	cmd wire.Command
+	wmu sync.Mutex
 }
 
 func dial(t testing.TB, s *Server) *client {
