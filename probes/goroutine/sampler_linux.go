@@ -1,0 +1,209 @@
+package goroutine
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contention-toolkit/contention/probes/symbol"
+	"github.com/contention-toolkit/contention/profile"
+)
+
+// Sampler samples one process; see Start. Its methods are safe for concurrent use.
+type Sampler struct {
+	opt     Options
+	symbols *symbol.Process
+	own     bool // symbols is the sampler's to close
+	image   *symbol.GoImage
+	reasons []string
+	pidfd   int
+
+	stop chan struct{} // closed by Stop
+	gone chan struct{} // closed when the target has ended
+	done chan struct{} // closed when the loop has ended
+
+	// Of the loop until done is closed.
+	mem  *memory
+	agg  *aggregate
+	tick ticker
+	cpu  time.Duration
+	err  error
+
+	once    sync.Once
+	capture *profile.Capture
+	stopErr error
+}
+
+// ErrNotGo says that the target's goroutines cannot be read: it is not a Go
+// program, or one whose layout is not known.
+var ErrNotGo = errors.New("no goroutines to sample")
+
+// Start begins to sample a process. The error says what is missing: the
+// process, the right to read its memory, or knowledge of its layout.
+func Start(ctx context.Context, o Options) (*Sampler, error) {
+	o = o.withDefaults()
+	fail := func(err error) (*Sampler, error) {
+		return nil, fmt.Errorf("sample goroutines of process %d: %w", o.PID, err)
+	}
+	pidfd, err := unix.PidfdOpen(o.PID, 0)
+	if err != nil {
+		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+			return fail(fmt.Errorf("there is no such process: %w", err))
+		}
+		return fail(fmt.Errorf("pidfd_open: %w", err))
+	}
+	s := &Sampler{opt: o, symbols: o.Process, pidfd: pidfd, mem: newMemory(o.PID), stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{})}
+	if err := s.open(); err != nil {
+		s.close()
+		return fail(err)
+	}
+	go s.loop(ctx)
+	return s, nil
+}
+
+// open finds the runtime of the target and tries to read it.
+func (s *Sampler) open() error {
+	var err error
+	if s.symbols == nil {
+		if s.symbols, err = symbol.OpenProcess(s.opt.PID); err != nil {
+			return err
+		}
+		s.own = true
+	}
+	if s.image, err = s.symbols.Go(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotGo, err)
+	}
+	if s.reasons, err = s.readReasons(); err != nil {
+		return err
+	}
+	s.agg = newAggregate(time.Now())
+	s.tick = ticker{mem: s.mem, image: s.image, opt: s.opt, agg: s.agg, spurious: runningReasons(s.reasons)}
+	return nil
+}
+
+func (s *Sampler) close() {
+	unix.Close(s.pidfd)
+	if s.own && s.symbols != nil {
+		s.symbols.Close()
+	}
+}
+
+// readReasons reads the runtime's names of wait reasons out of the target.
+func (s *Sampler) readReasons() ([]string, error) {
+	head := make([]byte, 16*s.image.NumReasons)
+	if len(head) == 0 {
+		return nil, fmt.Errorf("%w: the executable has no wait reasons", ErrNotGo)
+	}
+	if err := s.mem.one(s.image.WaitReasons, head); err != nil {
+		return nil, explain(s.opt.PID, err)
+	}
+	out := make([]string, s.image.NumReasons)
+	for i := range out {
+		ptr, n := binary.LittleEndian.Uint64(head[16*i:]), binary.LittleEndian.Uint64(head[16*i+8:])
+		if n == 0 {
+			continue
+		}
+		if n > 100 {
+			return nil, fmt.Errorf("%w: wait reason %d of %s claims %d bytes: its layout is not as expected", ErrNotGo, i, s.image.Version, n)
+		}
+		b := make([]byte, n)
+		if err := s.mem.one(ptr, b); err != nil {
+			return nil, explain(s.opt.PID, err)
+		}
+		out[i] = string(b)
+	}
+	return out, nil
+}
+
+// runningReasons marks the wait reasons of goroutines that wait in name only:
+// the runtime lets them be suspended while they run.
+func runningReasons(reasons []string) []bool {
+	names := map[string]bool{
+		"stopping the world": true, "GC mark termination": true, "garbage collection": true, "garbage collection scan": true,
+		"trace goroutine status": true, "trace proc status": true, "page trace flush": true, "GC assist marking": true,
+		"GC worker (active)": true, "flushing proc caches": true,
+	}
+	out := make([]bool, len(reasons))
+	for i, r := range reasons {
+		out[i] = names[r]
+	}
+	return out
+}
+
+// Done is closed when the target has ended, or can no longer be read.
+func (s *Sampler) Done() <-chan struct{} { return s.gone }
+
+// loop ticks until it is stopped or the target is gone. It keeps its thread, so
+// that its CPU time can be told from the rest of the process.
+func (s *Sampler) loop(ctx context.Context) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(s.done)
+	began := threadCPU()
+	period := s.opt.period()
+	timer := time.NewTimer(period)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.stop:
+		case <-ctx.Done():
+			<-s.stop // the window ends with Stop, ticks end now
+		case <-timer.C:
+			before := threadCPU()
+			err := s.tick.run(time.Now())
+			cost := threadCPU() - before
+			if err != nil || s.ended() {
+				s.err = err
+				s.cpu = threadCPU() - began
+				close(s.gone)
+				<-s.stop
+				return
+			}
+			// Jitter keeps the sampler from walking in step with the target.
+			next := period + time.Duration((rand.Float64()-0.5)*0.2*float64(period))
+			if least := time.Duration(float64(cost) / s.opt.Budget); least > next {
+				next = least
+				s.agg.throttled++
+			}
+			timer.Reset(max(next-time.Since(s.agg.last), 0))
+			continue
+		}
+		s.cpu = threadCPU() - began
+		return
+	}
+}
+
+// ended says whether the target has exited; its pid may mean another process then.
+func (s *Sampler) ended() bool {
+	fds := []unix.PollFd{{Fd: int32(s.pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}
+
+func threadCPU() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		return 0 // cannot fail for the own thread
+	}
+	return time.Duration(t.Nano())
+}
+
+// Stop ends the window and returns what was sampled; later calls return the
+// same. Of a target that ended early, what was sampled until then is returned,
+// marked incomplete.
+func (s *Sampler) Stop() (*profile.Capture, error) {
+	s.once.Do(func() {
+		close(s.stop)
+		<-s.done
+		s.capture, s.stopErr = s.build(time.Now())
+		s.close()
+	})
+	return s.capture, s.stopErr
+}
