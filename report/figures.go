@@ -40,7 +40,7 @@ func (b *builder) figures() []block {
 	t := &table{columns: []column{{"", false}, before, after, {"ratio", true}}}
 	withInterval, withP := b.effectColumns()
 	if withInterval {
-		t.columns = append(t.columns, column{"95 % interval", true})
+		t.columns[3].head = "ratio, 95 % interval"
 	}
 	if withP {
 		t.columns = append(t.columns, column{"p", true})
@@ -57,10 +57,7 @@ func (b *builder) figures() []block {
 			line(capital(m.name)),
 			b.cellWithRange(e.Before, collect(plains[result.Before], m.run), format),
 			b.cellWithRange(e.After, collect(plains[result.After], m.run), format),
-			line(optional(e.Ratio, ratio)),
-		}
-		if withInterval {
-			row = append(row, line(optionalInterval(e)))
+			ratioCell(e),
 		}
 		if withP {
 			row = append(row, line(optional(e.P, pValue)))
@@ -69,9 +66,6 @@ func (b *builder) figures() []block {
 	}
 	for _, row := range b.blockedFigures() {
 		cells := []text{line(row.name), line(row.before), line(row.after), line(row.ratio)}
-		if withInterval {
-			cells = append(cells, line(none))
-		}
 		if withP {
 			cells = append(cells, line(none))
 		}
@@ -102,11 +96,12 @@ func (b *builder) effectColumns() (interval, p bool) {
 	return interval, p
 }
 
-func optionalInterval(e result.Effect) string {
-	if !known(e.CILow) || !known(e.CIHigh) {
-		return none
+func ratioCell(e result.Effect) text {
+	t := line(optional(e.Ratio, ratio))
+	if known(e.CILow) && known(e.CIHigh) {
+		t = append(t, lineBreak, aside(interval(e)))
 	}
-	return interval(e)
+	return t
 }
 
 func (b *builder) cellWithRange(v *float64, runs []float64, format func(float64) string) text {

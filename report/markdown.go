@@ -75,7 +75,7 @@ func (m *markdownWriter) picture(p picture) {
 
 func (m *markdownWriter) table(t *table) {
 	if t.caption != "" {
-		m.printf("**%s**\n\n", m.escape(t.caption))
+		m.printf("%s\n\n", m.start(line(bold(t.caption))))
 	}
 	for _, c := range t.columns {
 		head := m.escape(c.head)
@@ -94,8 +94,12 @@ func (m *markdownWriter) table(t *table) {
 	}
 	m.printf("|\n")
 	for _, row := range t.rows {
-		for _, cell := range row {
-			m.printf("| %s ", m.text(cell))
+		for i, cell := range row {
+			s := m.text(cell)
+			if t.columns[i].right {
+				s = together(s)
+			}
+			m.printf("| %s ", s)
 		}
 		m.printf("|\n")
 	}
@@ -103,6 +107,12 @@ func (m *markdownWriter) table(t *table) {
 	if len(t.note) > 0 {
 		m.printf("%s\n\n", m.start(t.note))
 	}
+}
+
+// together keeps a number with its unit on one line: GitHub would break a narrow
+// cell at any blank.
+func together(s string) string {
+	return strings.ReplaceAll(s, " ", "\u00a0")
 }
 
 // start renders a text that begins a line, where some characters would begin a
@@ -164,8 +174,8 @@ func (m *markdownWriter) code(s string) string {
 	}
 	var b strings.Builder
 	b.WriteString("<code>")
-	for _, r := range s {
-		if r < 0x80 && strings.ContainsRune("`|\\*_~[]<>&\"'$@#!:{}()", r) {
+	for i, r := range s {
+		if r < 0x80 && strings.ContainsRune("`|\\*_~[]<>&\"'$@#!:{}()", r) || r == '.' && afterWWW(s, i) {
 			fmt.Fprintf(&b, "&#%d;", r)
 			continue
 		}
@@ -203,7 +213,7 @@ func (m *markdownWriter) escape(s string) string {
 			}
 		case '.':
 			b.WriteByte('.')
-			if i >= 3 && strings.EqualFold(s[i-3:i], "www") {
+			if afterWWW(s, i) {
 				b.WriteString("&#8203;")
 			}
 		default:
@@ -212,6 +222,9 @@ func (m *markdownWriter) escape(s string) string {
 	}
 	return b.String()
 }
+
+// afterWWW tells whether the dot at i would make a link of what follows.
+func afterWWW(s string, i int) bool { return i >= 3 && strings.EqualFold(s[i-3:i], "www") }
 
 // longestRun is the length of the longest run of c in s.
 func longestRun(s string, c byte) int {

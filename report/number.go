@@ -39,11 +39,13 @@ func number(v float64) string {
 	case a >= 99.95:
 		return sign(v, grouped(strconv.FormatFloat(a, 'f', 0, 64)))
 	}
-	decimals := 2 - int(math.Floor(math.Log10(a)))
-	if a == math.Trunc(a) {
-		decimals = 0
+	decimals := 0
+	if a != math.Trunc(a) {
+		_, exponent, _ := strings.Cut(strconv.FormatFloat(a, 'e', 2, 64), "e") // of the rounded number
+		n, _ := strconv.Atoi(exponent)                                         // FormatFloat writes an integer
+		decimals = max(2-n, 0)
 	}
-	return sign(v, strconv.FormatFloat(a, 'f', max(decimals, 0), 64))
+	return sign(v, strconv.FormatFloat(a, 'f', decimals, 64))
 }
 
 // threads writes a number of threads or goroutines, an average: two decimals at

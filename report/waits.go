@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/contention-toolkit/contention/analysis"
 	"github.com/contention-toolkit/contention/analysis/result"
@@ -135,12 +136,12 @@ func (b *builder) queueLock() text {
 }
 
 var waitColumns = []column{
-	{"operation, wait site", false}, {"class", false}, {"before, per message", true}, {"after, per message", true}, {"delta, per message", true},
-	{"share", true}, {"threads lost", true}, {"samples", true}, {"verdict", false},
+	{"operation, wait site, class", false}, {"before, per message", true}, {"after, per message", true}, {"delta, per message", true},
+	{"share", true}, {"threads lost, samples", true}, {"verdict", false},
 }
 
 var briefWaitColumns = []column{
-	{"operation, wait site", false}, {"class", false}, {"before/msg", true}, {"after/msg", true}, {"threads lost", true}, {"verdict", false},
+	{"operation, wait site, class", false}, {"before/msg", true}, {"after/msg", true}, {"threads lost", true}, {"verdict", false},
 }
 
 func (b *builder) waitTable(source string, waits []*result.Wait) *table {
@@ -192,19 +193,17 @@ func (b *builder) size(rows []*result.Wait) string {
 func (b *builder) waitRow(w *result.Wait) []text {
 	if b.brief {
 		return []text{
-			b.waitName(w), b.waitClass(w), line(optional(w.Before.NsPerMsg, nanoseconds)), line(optional(w.After.NsPerMsg, nanoseconds)),
+			b.waitName(w), line(optional(w.Before.NsPerMsg, nanoseconds)), line(optional(w.After.NsPerMsg, nanoseconds)),
 			line(threads(w.Before.ThreadsLost) + " → " + threads(w.After.ThreadsLost)), line(b.verdictWord(w.Verdict)),
 		}
 	}
 	return []text{
 		b.waitName(w),
-		b.waitClass(w),
 		line(optional(w.Before.NsPerMsg, nanoseconds)),
 		line(optional(w.After.NsPerMsg, nanoseconds)),
 		b.delta(w.Delta),
 		b.shareCell(w),
-		line(threads(w.Before.ThreadsLost) + " → " + threads(w.After.ThreadsLost)),
-		line(count(w.Before.Samples) + " → " + count(w.After.Samples)),
+		line(threads(w.Before.ThreadsLost)+" → "+threads(w.After.ThreadsLost), lineBreak, aside(count(w.Before.Samples)+" → "+count(w.After.Samples))),
 		b.waitVerdict(w),
 	}
 }
@@ -217,27 +216,25 @@ func (b *builder) waitName(w *result.Wait) text {
 	case w.Operation != "":
 		t = line(b.word(w.Operation))
 	}
-	if w.Site != "" {
-		if t != nil {
-			t = append(t, lineBreak)
-		}
-		return append(t, b.name(shortSite(w.Site)))
+	switch {
+	case w.Site == "" && t == nil:
+		t = line("no application frame")
+	case w.Site != "" && t == nil:
+		t = line(b.name(shortSite(w.Site)))
+	case w.Site != "":
+		t = append(t, lineBreak, b.name(shortSite(w.Site)))
 	}
-	if t == nil {
-		return line("no application frame")
-	}
-	return t
-}
-
-func (b *builder) waitClass(w *result.Wait) text {
-	t := line(b.word(w.Class))
-	if w.Class == "" {
-		t = line(none)
+	class := w.Class
+	if class == "" {
+		class = analysis.ClassUnknown
 	}
 	if w.Idle == analysis.IdleUnknown {
-		t = append(t, lineBreak, aside("idle: unknown"))
+		class += ", perhaps idle"
 	}
-	return t
+	if w.Site != "" {
+		return append(t, span{", ", plain}, aside(b.word(class)))
+	}
+	return append(t, lineBreak, aside(b.word(class)))
 }
 
 func (b *builder) delta(d result.Delta) text {
@@ -256,22 +253,24 @@ func (b *builder) shareCell(w *result.Wait) text {
 		return line(none)
 	}
 	t := line(pair(" → ", optional(w.Before.Share, percent), optional(w.After.Share, percent)))
-	if bounds := shareBounds(w.Before) + " → " + shareBounds(w.After); bounds != " → " && known(w.Before.Share) && known(w.After.Share) {
-		t = append(t, lineBreak, aside(bounds))
+	if before, after := shareBounds(w.Before), shareBounds(w.After); before != "" && after != "" {
+		t = append(t, lineBreak, aside(before+" → "+after))
 	}
 	return t
 }
 
-// shareBounds is "28–33 %" where the bounds differ as printed.
+// shareBounds is "28.1 to 33.0", in percent as the share above it, or one number
+// where both are printed the same.
 func shareBounds(v result.WaitValue) string {
 	if !known(v.ShareLow) || !known(v.ShareHigh) {
 		return ""
 	}
-	low, high := percent(*v.ShareLow), percent(*v.ShareHigh)
+	bare := func(v float64) string { return strings.TrimSuffix(percent(v), " %") }
+	low, high := bare(*v.ShareLow), bare(*v.ShareHigh)
 	if low == high {
 		return low
 	}
-	return pair("–", low, high)
+	return low + " to " + high
 }
 
 func (b *builder) waitVerdict(w *result.Wait) text {
