@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // stored, and nothing is left when the server is stopped.
 func TestPublish(t *testing.T) {
 	s := Start(t, Options{})
-	p := s.Publish(t, Load{Conns: 20, InFlight: 16})
+	p := s.Publish(t, Load{Conns: 20, InFlight: 16, Subscribers: 1})
 	for deadline := time.Now().Add(30 * time.Second); p.Counts().Acked < 5000; {
 		if time.Now().After(deadline) {
 			t.Fatalf("only %+v within 30s", p.Counts())
@@ -32,6 +32,9 @@ func TestPublish(t *testing.T) {
 	}
 	if got.Refused != 0 || got.Acked < 5000 || got.Sent-got.Acked > 20*16 {
 		t.Errorf("counts %+v: want no refusal and at most %d unacknowledged", got, 20*16)
+	}
+	if got.Delivered == 0 || got.Delivered > got.Sent {
+		t.Errorf("the subscriber received %d of %d", got.Delivered, got.Sent)
 	}
 	if stored := lastSequence(t, s); stored < got.Acked || stored > got.Sent {
 		t.Errorf("the stream stored %d, of %d sent and %d acknowledged", stored, got.Sent, got.Acked)

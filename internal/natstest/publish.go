@@ -14,10 +14,13 @@ import (
 // 128-byte messages to one JetStream stream, 64 in flight on each.
 type Load struct {
 	Conns    int
-	InFlight int           // messages of one connection that are not acknowledged; all together must stay below the server's 10,000 per stream
-	Size     int           // bytes of a message
-	Storage  string        // of the stream: "file" or "memory"; "" means file
-	Atmost   time.Duration // ends by itself after this; 0 means 2 minutes
+	InFlight int    // messages of one connection that are not acknowledged; all together must stay below the server's 10,000 per stream
+	Size     int    // bytes of a message
+	Storage  string // of the stream: "file" or "memory"; "" means file
+	// Subscribers are connections that receive every message as well, outside
+	// the stream: publishers then meet at the lock of each subscriber's client.
+	Subscribers int
+	Atmost      time.Duration // ends by itself after this; 0 means 2 minutes
 }
 
 func (l Load) withDefaults() Load {
@@ -40,7 +43,7 @@ func (l Load) withDefaults() Load {
 
 // Publisher publishes in the background. The test's cleanup stops it.
 type Publisher struct {
-	sent, acked, refused atomic.Int64
+	sent, acked, refused, delivered atomic.Int64
 
 	begun  time.Time
 	cancel context.CancelFunc
@@ -56,7 +59,9 @@ type Counts struct {
 	Sent    int64
 	Acked   int64 // by the stream: stored
 	Refused int64 // by the stream: answered with an error
-	Took    time.Duration
+
+	Delivered int64 // to all subscribers together
+	Took      time.Duration
 }
 
 // PerSecond is the rate of acknowledged messages.
@@ -75,15 +80,21 @@ func (s *Server) Publish(t testing.TB, l Load) *Publisher {
 	p := &Publisher{begun: time.Now(), cancel: cancel, ended: make(chan struct{})}
 	first := make(chan struct{}, l.Conns)
 	var wg sync.WaitGroup
-	for i := range l.Conns {
+	run := func(what string, i int, fn func() error) {
 		wg.Go(func() {
-			if err := p.publish(ctx, s.Addr, i, l, first); err != nil {
+			if err := fn(); err != nil {
 				p.mu.Lock()
-				p.errs = append(p.errs, fmt.Errorf("connection %d: %w", i, err))
+				p.errs = append(p.errs, fmt.Errorf("%s %d: %w", what, i, err))
 				p.mu.Unlock()
 				cancel() // the load is not what was asked for any more
 			}
 		})
+	}
+	for i := range l.Subscribers {
+		run("subscriber", i, func() error { return p.subscribe(ctx, s.Addr) })
+	}
+	for i := range l.Conns {
+		run("publisher", i, func() error { return p.publish(ctx, s.Addr, i, l, first) })
 	}
 	go func() {
 		wg.Wait()
@@ -104,7 +115,7 @@ func (s *Server) Publish(t testing.TB, l Load) *Publisher {
 
 // Counts returns what was published so far.
 func (p *Publisher) Counts() Counts {
-	c := Counts{Sent: p.sent.Load(), Acked: p.acked.Load(), Refused: p.refused.Load()}
+	c := Counts{Sent: p.sent.Load(), Acked: p.acked.Load(), Refused: p.refused.Load(), Delivered: p.delivered.Load()}
 	select {
 	case <-p.ended:
 		c.Took = p.took
@@ -163,6 +174,20 @@ func (p *Publisher) publish(ctx context.Context, addr string, id int, l Load, fi
 		err = r
 	}
 	return err
+}
+
+// subscribe receives every message until ctx ends.
+func (p *Publisher) subscribe(ctx context.Context, addr string) error {
+	c, err := dial(ctx, addr)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	defer c.Close()
+	c.printf("SUB %s.* 1\r\n", subject)
+	if err := c.flush(); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	return ignoreEnd(ctx, c.receive(func([]byte) { p.delivered.Add(1) }))
 }
 
 // fill sends a message for every free slot until ctx ends.

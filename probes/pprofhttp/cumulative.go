@@ -75,10 +75,10 @@ func (c *cumulative) read(ctx context.Context, edge bool) (*read, error) {
 	}
 	r := &read{at: a.At, fraction: unknown}
 	if r.p, err = decode(a.Body); err != nil {
-		return nil, fmt.Errorf("GET %s: %w", c.url, err)
+		return nil, fmt.Errorf("GET %s: %w", c.url.Redacted(), err)
 	}
 	if err := checkContention(r.p.Profile); err != nil {
-		return nil, fmt.Errorf("GET %s: %w", c.url, err)
+		return nil, fmt.Errorf("GET %s: %w", c.url.Redacted(), err)
 	}
 	if edge && c.source == profile.SourceMutex {
 		head, err := httpget.Get(ctx, c.o.Client, httpget.Request{URL: with(c.url, "debug", "1"), Timeout: c.o.Timeout, Limit: 4096, Head: true})

@@ -61,6 +61,7 @@ func (c *cumulative) settings() map[string]string {
 		"url":      c.url.Redacted(),
 		"method":   "cumulative reads, subtracted by symbolised stack",
 		"evidence": c.evidence(),
+		"counts":   "a wait when it ends, whole: also what of it was before the window; a wait still open at the end is not in it",
 		"reads":    strconv.Itoa(c.reads),
 		"blind_to": "network, pipe and system-call waits; uncontended locks",
 	}

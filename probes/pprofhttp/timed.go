@@ -98,17 +98,17 @@ func (t *timed) record(ctx context.Context, want time.Duration) error {
 	}
 	p, err := decode(a.Body)
 	if err != nil {
-		return fmt.Errorf("GET %s: %w", u, err)
+		return fmt.Errorf("GET %s: %w", httpget.Redact(u), err)
 	}
 	if p.SampleTypes[len(p.SampleTypes)-1].Unit != "nanoseconds" {
-		return fmt.Errorf("GET %s: the profile's sample types are %v, and the last is not in nanoseconds: this is not a %s profile", u, p.SampleTypes, t.source)
+		return fmt.Errorf("GET %s: the profile's sample types are %v, and the last is not in nanoseconds: this is not a %s profile", httpget.Redact(u), p.SampleTypes, t.source)
 	}
 	if t.sum == nil {
 		t.sum = profile.New(p.SampleTypes...)
 		t.sum.Default = p.SampleTypes[len(p.SampleTypes)-1].Type
 		t.sum.PeriodType, t.sum.Period = p.PeriodType, p.Period
 	} else if fmt.Sprint(p.SampleTypes) != fmt.Sprint(t.sum.SampleTypes) {
-		return fmt.Errorf("GET %s: the profile's sample types are %v, before they were %v", u, p.SampleTypes, t.sum.SampleTypes)
+		return fmt.Errorf("GET %s: the profile's sample types are %v, before they were %v", httpget.Redact(u), p.SampleTypes, t.sum.SampleTypes)
 	}
 	addTo(t.sum, p.Profile, 1)
 	t.pieces++

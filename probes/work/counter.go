@@ -64,7 +64,7 @@ func (c Counter) Read(ctx context.Context) (float64, time.Time, error) {
 	}
 	v, err := p.value(c.Metric)
 	if err != nil {
-		return 0, at, fmt.Errorf("read work counter: %s: %w", c.URL, err)
+		return 0, at, fmt.Errorf("read work counter: %s: %w", httpget.Redact(c.URL), err)
 	}
 	return v, at, nil
 }
@@ -80,7 +80,7 @@ func readPage(ctx context.Context, client *http.Client, pageURL string) (page, t
 	}
 	p, err := parsePage(a.Body)
 	if err != nil {
-		return nil, a.At, fmt.Errorf("GET %s: %w", pageURL, err)
+		return nil, a.At, fmt.Errorf("GET %s: %w", httpget.Redact(pageURL), err)
 	}
 	return p, a.At, nil
 }

@@ -47,7 +47,7 @@ func watch(ctx context.Context, counters []Counter, every time.Duration) (*Watch
 			continue
 		}
 		c := counters[i]
-		w.state[i] = profile.WorkCounter{Role: c.Role, URL: c.URL, Metric: c.Metric, Start: v.value, End: v.value, StartTime: v.at, EndTime: v.at}
+		w.state[i] = profile.WorkCounter{Role: c.Role, URL: httpget.Redact(c.URL), Metric: c.Metric, Start: v.value, End: v.value, StartTime: v.at, EndTime: v.at}
 		if c.Note != "" {
 			w.warnings = append(w.warnings, fmt.Sprintf("work counter %s (%s): %s", c.Metric, c.Role, c.Note))
 		}
@@ -90,7 +90,7 @@ func (w *Watcher) read(ctx context.Context) []reading {
 		}
 		v, err := a.p.value(c.Metric)
 		if err != nil {
-			err = fmt.Errorf("GET %s: %w", c.URL, err)
+			err = fmt.Errorf("GET %s: %w", httpget.Redact(c.URL), err)
 		}
 		out[i].value, out[i].err = v, err
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -101,8 +102,9 @@ func Get(ctx context.Context, c *http.Client, r Request) (*Answer, error) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL, nil)
 	if err != nil {
-		return nil, &Error{URL: r.URL, Kind: Invalid, msg: err.Error(), err: err}
+		return nil, &Error{URL: Redact(r.URL), Kind: Invalid, msg: cause(err), err: err}
 	}
+	r.URL = req.URL.Redacted() // from here on only for messages
 	if r.Accept != "" {
 		req.Header.Set("Accept", r.Accept)
 	}
@@ -128,6 +130,15 @@ func Get(ctx context.Context, c *http.Client, r Request) (*Answer, error) {
 		return nil, r.failed(parent, err, Truncated)
 	}
 	return a, nil
+}
+
+// Redact hides the password of a URL, for messages and files.
+func Redact(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return "(a URL that cannot be parsed)"
+	}
+	return u.Redacted()
 }
 
 // failed names the cause of an error of the transport; broken is what it is
@@ -165,11 +176,11 @@ func (r Request) status(resp *http.Response) *Error {
 	return e
 }
 
-// cause drops the method and URL that net/http puts in front of every error.
+// cause drops the method and URL that net/http and net/url put in front of
+// every error.
 func cause(err error) string {
-	type unwrapper interface{ Unwrap() error }
-	if u, ok := err.(unwrapper); ok && strings.HasPrefix(err.Error(), "Get ") {
-		return u.Unwrap().Error()
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err.Error()
 	}
 	return err.Error()
 }
