@@ -204,6 +204,9 @@ func (c *Consumer) Redeliver(ids []int64) {
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if ids == nil {
+		ids = c.pending.upTo(math.MaxInt64)
+	}
 	items, messages := c.pending.withdraw(ids)
 	c.unacked.Add(-messages)
 	d.unacked.Add(-messages)

@@ -158,7 +158,7 @@ type Dispatcher struct {
 	// Scratch of the send loop.
 	md      wire.Metadata
 	key     []byte
-	blocked map[uint16]bool
+	blocked hashSet
 	sent    []int64
 }
 
@@ -172,7 +172,7 @@ func New(l *ledger.Ledger, e *executor.Executor, name string, at ledger.Position
 	if cfg.Flow == Monitor && cfg.Workers == nil {
 		return nil, fmt.Errorf("subscription %s: flow mode %q needs workers", name, Monitor)
 	}
-	d := &Dispatcher{Name: name, ledgerID: l.ID, cfg: cfg, executor: e, readBatch: cfg.MaxReadBatchSize, blocked: make(map[uint16]bool)}
+	d := &Dispatcher{Name: name, ledgerID: l.ID, cfg: cfg, executor: e, readBatch: cfg.MaxReadBatchSize}
 	c, err := l.OpenCursor(name, at, callbacks{d})
 	if err != nil {
 		return nil, err
@@ -203,7 +203,6 @@ func (d *Dispatcher) AddConsumer(o ConsumerOptions) (*Consumer, error) {
 	}
 	d.nextNumber++
 	c := &Consumer{ConsumerOptions: o, d: d, number: d.nextNumber}
-	c.pending.entries = make(map[int64]pendingAck)
 	d.consumers = append(d.consumers, c)
 	d.membersChanged()
 	return c, nil

@@ -1,37 +1,89 @@
 package dispatch
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // pendingAck is an entry sent to a consumer and not acknowledged by it.
 type pendingAck struct {
+	id       int64
+	messages int32 // 0 = acknowledged meanwhile, not pending any more
 	hash     uint16
-	messages int32
 	draining uint32 // generation of the draining count it is part of; 0 = none
 }
 
 // pendingAcks are one consumer's. Adding is the last gate before an entry is
 // sent: it is refused once the consumer is closing.
+//
+// Entries are sent in order, but for replays, and acknowledged nearly so: they
+// are kept in a sorted slice whose acknowledged elements stay until they are at
+// its front or make up half of it.
 type pendingAcks struct {
-	mu      sync.Mutex
-	entries map[int64]pendingAck
-	closed  bool
+	mu     sync.Mutex
+	items  []pendingAck // ascending
+	gone   int          // of items, acknowledged
+	closed bool
 }
 
 // add reports whether the entry may be sent.
-func (p *pendingAcks) add(id int64, a pendingAck) bool {
+func (p *pendingAcks) add(a pendingAck) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false
 	}
-	p.entries[id] = a
+	if n := len(p.items); n == 0 || p.items[n-1].id < a.id {
+		p.items = append(p.items, a)
+		return true
+	}
+	i, found := p.find(a.id)
+	if !found {
+		p.items = slices.Insert(p.items, i, a)
+		return true
+	}
+	if p.items[i].messages == 0 {
+		p.gone--
+	}
+	p.items[i] = a
 	return true
+}
+
+// find needs mu. It also finds what is acknowledged already.
+func (p *pendingAcks) find(id int64) (int, bool) {
+	lo, hi := 0, len(p.items)
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); p.items[mid].id < id {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(p.items) && p.items[lo].id == id
+}
+
+// remove takes id out and returns it as it was. It needs mu.
+func (p *pendingAcks) remove(id int64) (pendingAck, bool) {
+	i, found := p.find(id)
+	if !found || p.items[i].messages == 0 {
+		return pendingAck{}, false
+	}
+	a := p.items[i]
+	p.items[i].messages = 0
+	p.gone++
+	return a, true
+}
+
+// tidy drops acknowledged elements when that is cheap. It needs mu.
+func (p *pendingAcks) tidy() {
+	if p.gone == len(p.items) {
+		p.items, p.gone = p.items[:0], 0
+		return
+	}
+	if p.gone > 64 && p.gone > len(p.items)/2 {
+		p.items = slices.DeleteFunc(p.items, func(a pendingAck) bool { return a.messages == 0 })
+		p.gone = 0
+	}
 }
 
 // takenAcks sums up entries that were removed because they were acknowledged.
@@ -45,129 +97,62 @@ func (p *pendingAcks) take(ids []int64) (t takenAcks, found int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
-		a, ok := p.entries[id]
+		a, ok := p.remove(id)
 		if !ok {
 			continue
 		}
-		delete(p.entries, id)
 		found++
 		t.messages += int64(a.messages)
 		if a.draining != 0 {
 			t.draining = append(t.draining, a)
 		}
 	}
+	p.tidy()
 	return t, found
 }
 
-// upTo returns the pending entries up to last, in no order.
+// upTo returns the pending entries up to last, in order.
 func (p *pendingAcks) upTo(last int64) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var ids []int64
-	for id := range p.entries {
-		if id <= last {
-			ids = append(ids, id)
+	for _, a := range p.items {
+		if a.id > last {
+			break
+		}
+		if a.messages > 0 {
+			ids = append(ids, a.id)
 		}
 	}
 	return ids
 }
 
-// withdraw removes what is pending of ids, or everything if ids is nil, to be
-// sent again, and returns it in order with its number of messages.
+// withdraw removes what is pending of ids to be sent again, and returns it in
+// the order of ids with its number of messages.
 func (p *pendingAcks) withdraw(ids []int64) (items []replayItem, messages int64) {
-	if ids == nil {
-		ids = p.upTo(math.MaxInt64)
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
-		if a, ok := p.entries[id]; ok {
-			delete(p.entries, id)
+		if a, ok := p.remove(id); ok {
 			items = append(items, replayItem{id, a.hash})
 			messages += int64(a.messages)
 		}
 	}
-	slices.SortFunc(items, func(a, b replayItem) int { return cmp.Compare(a.id, b.id) })
+	p.tidy()
 	return items, messages
 }
 
-// close withdraws everything and makes add refuse.
+// close withdraws everything, in order, and makes add refuse.
 func (p *pendingAcks) close() []replayItem {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.closed = true
-	p.mu.Unlock()
-	items, _ := p.withdraw(nil)
-	return items
-}
-
-// draining counts, for each hash that changed its owner, the entries that the
-// old owner has not acknowledged; the new owner gets nothing of the hash until
-// there are none.
-type draining struct {
-	active     atomic.Bool // false: no hash is draining, and the lock is not needed
-	mu         sync.Mutex
-	generation uint32 // tells an acknowledgement counted before from one counted now
-	left       map[uint16]*drainingHash
-}
-
-type drainingHash struct {
-	owner *Consumer
-	count int
-}
-
-// recompute starts over from what is pending: called when consumers change.
-func (d *draining) recompute(consumers []*Consumer, owner func(uint16) *Consumer) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.left = make(map[uint16]*drainingHash)
-	d.generation++
-	for _, c := range consumers {
-		c.pending.mu.Lock()
-		for id, a := range c.pending.entries {
-			stays := owner(a.hash) == c
-			if a.draining = d.generation; stays {
-				a.draining = 0
-			}
-			c.pending.entries[id] = a
-			if stays {
-				continue
-			}
-			h := d.left[a.hash]
-			if h == nil {
-				h = &drainingHash{owner: c}
-				d.left[a.hash] = h
-			}
-			h.count++
+	var items []replayItem
+	for _, a := range p.items {
+		if a.messages > 0 {
+			items = append(items, replayItem{a.id, a.hash})
 		}
-		c.pending.mu.Unlock()
 	}
-	d.active.Store(len(d.left) > 0)
-}
-
-// blocks reports whether c must wait for another consumer's entries of h.
-func (d *draining) blocks(h uint16, c *Consumer) bool {
-	if !d.active.Load() {
-		return false
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := d.left[h]
-	return left != nil && left.owner != c
-}
-
-// acked takes an entry off, which was marked, and reports whether its hash is
-// free now.
-func (d *draining) acked(a pendingAck) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	left := d.left[a.hash]
-	if left == nil || a.draining != d.generation {
-		return false
-	}
-	if left.count--; left.count > 0 {
-		return false
-	}
-	delete(d.left, a.hash)
-	d.active.Store(len(d.left) > 0)
-	return true
+	p.items = nil
+	return items
 }

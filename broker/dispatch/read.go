@@ -231,14 +231,14 @@ func (cb callbacks) ReadFailed(err error) {
 // sendMessagesToConsumers is the send loop. Entries that cannot be sent now are
 // in the replay set afterwards. It needs mu.
 func (d *Dispatcher) sendMessagesToConsumers(entries []ledger.Entry, replayed bool) {
-	clear(d.blocked)
+	d.blocked.clear()
 	d.sent = d.sent[:0]
 	for i := range entries {
 		e := &entries[i]
 		h := d.hash(e)
 		if d.ordered() && d.mustWait(h, replayed) || !d.send(e, h) {
 			if replayed {
-				d.blocked[h] = true
+				d.blocked.add(h)
 				d.replay.rehash(e.ID, h)
 			} else {
 				d.replay.add(e.ID, h)
@@ -256,7 +256,7 @@ func (d *Dispatcher) sendMessagesToConsumers(entries []ledger.Entry, replayed bo
 // mustWait reports whether an earlier entry of the hash waits to be sent.
 func (d *Dispatcher) mustWait(h uint16, replayed bool) bool {
 	if replayed { // then the set still holds the hash, because of this entry
-		return d.blocked[h]
+		return d.blocked.has(h)
 	}
 	return d.replay.hasHash(h)
 }
@@ -276,7 +276,7 @@ func (d *Dispatcher) send(e *ledger.Entry, h uint16) bool {
 		return false
 	}
 	n := int64(max(e.Messages, 1))
-	if !c.pending.add(e.ID, pendingAck{hash: h, messages: int32(n)}) {
+	if !c.pending.add(pendingAck{id: e.ID, hash: h, messages: int32(n)}) {
 		return false
 	}
 	if c.group == nil {

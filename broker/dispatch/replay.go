@@ -16,8 +16,34 @@ type replayItem struct {
 // each hash has.
 type replaySet struct {
 	items  []replayItem // ascending
-	hashes map[uint16]int
+	hashes []int32      // by hash; nil until the first item
+
+	passed, taken hashSet // scratch of pick
 }
+
+// hashSet is a set of hashes that is cleared at no cost. The zero value is
+// empty; it takes 256 KB from the first add on.
+type hashSet struct {
+	marks []uint32
+	round uint32 // a hash is in the set if its mark is this; 0 = never cleared
+}
+
+func (s *hashSet) clear() {
+	if s.round++; s.round == 0 { // wrapped: old marks would count again
+		clear(s.marks)
+		s.round = 1
+	}
+}
+
+func (s *hashSet) add(h uint16) {
+	if s.marks == nil {
+		s.marks = make([]uint32, hashRange)
+		s.round = max(s.round, 1)
+	}
+	s.marks[h] = s.round
+}
+
+func (s *hashSet) has(h uint16) bool { return s.marks != nil && s.marks[h] == s.round }
 
 func (s *replaySet) len() int { return len(s.items) }
 
@@ -25,7 +51,9 @@ func (s *replaySet) len() int { return len(s.items) }
 // subscription; any later entry may be of the same key.
 const unknownHash = 0
 
-func (s *replaySet) hasHash(h uint16) bool { return s.hashes[h] > 0 || s.hashes[unknownHash] > 0 }
+func (s *replaySet) hasHash(h uint16) bool {
+	return len(s.items) > 0 && (s.hashes[h] > 0 || s.hashes[unknownHash] > 0)
+}
 
 // forgetHashes makes every hash unknown.
 func (s *replaySet) forgetHashes() {
@@ -73,11 +101,9 @@ func (s *replaySet) addAll(items []replayItem) {
 
 func (s *replaySet) count(h uint16, n int) {
 	if s.hashes == nil {
-		s.hashes = make(map[uint16]int)
+		s.hashes = make([]int32, hashRange)
 	}
-	if s.hashes[h] += n; s.hashes[h] == 0 {
-		delete(s.hashes, h)
-	}
+	s.hashes[h] += int32(n)
 }
 
 // pick returns up to n ids, in order, whose hash may is true for; may is asked
@@ -86,18 +112,20 @@ func (s *replaySet) pick(ids []int64, n int, may func(uint16) bool) []int64 {
 	if s.len() == 0 {
 		return ids
 	}
-	verdict := make(map[uint16]bool)
+	s.passed.clear()
+	s.taken.clear()
 	for _, it := range s.items {
-		if len(ids) == n {
-			break
-		}
-		ok, asked := verdict[it.hash]
-		if !asked {
-			ok = may(it.hash)
-			verdict[it.hash] = ok
-		}
-		if ok {
+		switch {
+		case len(ids) == n:
+			return ids
+		case s.taken.has(it.hash):
 			ids = append(ids, it.id)
+		case s.passed.has(it.hash):
+		case may(it.hash):
+			s.taken.add(it.hash)
+			ids = append(ids, it.id)
+		default:
+			s.passed.add(it.hash)
 		}
 	}
 	return ids
