@@ -44,3 +44,7 @@ static long (*task_pt_regs)(void *task) = (void *)175;
 	__builtin_preserve_field_info(((type *)0)->field, 0)
 #define enum_value_exists(type, value) \
 	__builtin_preserve_enum_value(*(typeof(type) *)value, 0)
+
+/* Add without asking for the old value, which clang would, and 5.10 cannot. */
+#define atomic_add(ptr, n) \
+	asm volatile("lock *(u64 *)(%0 + 0) += %1" ::"r"(ptr), "r"((__u64)(n)) : "memory")

@@ -202,9 +202,9 @@ INLINE void credit(struct task_state *t, __u64 blocked, __u64 runnable, __u32 fl
 		count(COUNT_WAITS_FULL_RUNNABLE_NS, runnable);
 		return;
 	}
-	__sync_fetch_and_add(&v->blocked_ns, blocked);
-	__sync_fetch_and_add(&v->runnable_ns, runnable);
-	__sync_fetch_and_add(&v->waits, 1);
+	atomic_add(&v->blocked_ns, blocked);
+	atomic_add(&v->runnable_ns, runnable);
+	atomic_add(&v->waits, 1);
 }
 
 /* missed_in closes an OFF phase whose switch-in was not seen. That it was
