@@ -36,6 +36,7 @@ func page(d *document, graphs map[string][]byte) []byte {
 	}
 	h.printf("</header>\n<main>\n")
 	for _, s := range d.sections {
+		h.section = s.title
 		h.printf("<section aria-labelledby=\"%s\">\n<h2 id=\"%s\">%s</h2>\n", s.id, s.id, h.escape(s.title))
 		if s.fold != "" {
 			h.printf("<p>%s.</p>\n", h.escape(s.fold))
@@ -51,7 +52,8 @@ func page(d *document, graphs map[string][]byte) []byte {
 
 type htmlWriter struct {
 	bytes.Buffer
-	graphs map[string][]byte
+	graphs  map[string][]byte
+	section string // the title that a table without a caption goes by
 }
 
 func (h *htmlWriter) printf(format string, args ...any) { fmt.Fprintf(h, format, args...) }
@@ -95,7 +97,11 @@ func (h *htmlWriter) picture(p picture) {
 }
 
 func (h *htmlWriter) table(t *table) {
-	h.printf("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"table\">\n<table>\n")
+	label := t.caption
+	if label == "" {
+		label = h.section
+	}
+	h.printf("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"%s\">\n<table>\n", h.escape(label))
 	if t.caption != "" {
 		h.printf("<caption>%s</caption>\n", h.escape(t.caption))
 	}

@@ -54,7 +54,7 @@ func (b *builder) speed() (string, text) {
 	case e.Verdict == result.Same:
 		return toneUndecided, line(bold("No difference in "+name+":"), " ", figures, ".")
 	case established(e.Verdict):
-		more := known(e.Ratio) && *e.Ratio > 1
+		more := *e.After > *e.Before
 		word, tone := "lower", toneWorse
 		if more {
 			word = "higher"
@@ -66,7 +66,11 @@ func (b *builder) speed() (string, text) {
 	case b.r.Quick:
 		return toneUndecided, line(bold("Undecided: descriptive, too few runs"), " (", b.runsPerSide(e), "): ", name, " ", figures, "; nothing is established.")
 	}
-	return toneUndecided, line(bold("Undecided:"), " ", b.runsPerSide(e), " do not establish a difference in ", name, ": ", figures, ".")
+	doNot := " do not"
+	if e.N == 1 {
+		doNot = " does not"
+	}
+	return toneUndecided, line(bold("Undecided:"), " ", b.runsPerSide(e), doNot, " establish a difference in ", name, ": ", figures, ".")
 }
 
 func established(verdict string) bool {

@@ -164,7 +164,7 @@ type Effect struct {
 	Before  *float64 `json:"before"` // median of the valid runs
 	After   *float64 `json:"after"`
 	Ratio   *float64 `json:"ratio"` // after / before
-	CILow   *float64 `json:"ci_low"`
+	CILow   *float64 `json:"ci_low"` // 95 % interval of the ratio
 	CIHigh  *float64 `json:"ci_high"`
 	P       *float64 `json:"p"`
 	N       int      `json:"n"` // runs per side, the smaller number
@@ -201,7 +201,7 @@ type WaitValue struct {
 // Delta is after minus before.
 type Delta struct {
 	NsPerMsg *float64 `json:"ns_per_msg"`
-	CILow    *float64 `json:"ci_low"`
+	CILow    *float64 `json:"ci_low"` // 95 % interval of NsPerMsg
 	CIHigh   *float64 `json:"ci_high"`
 	PHolm    *float64 `json:"p_holm"`
 }
