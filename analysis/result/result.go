@@ -163,7 +163,7 @@ type Effect struct {
 	Unit    string   `json:"unit"`
 	Before  *float64 `json:"before"` // median of the valid runs
 	After   *float64 `json:"after"`
-	Ratio   *float64 `json:"ratio"` // after / before
+	Ratio   *float64 `json:"ratio"`  // after / before
 	CILow   *float64 `json:"ci_low"` // 95 % interval of the ratio
 	CIHigh  *float64 `json:"ci_high"`
 	P       *float64 `json:"p"`
