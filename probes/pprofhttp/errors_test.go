@@ -36,7 +36,10 @@ func TestTargetFaults(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { w.Write(b) }
 	}
 	var bomb bytes.Buffer
-	zw := gzip.NewWriter(&bomb)
+	zw, err := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.CopyN(zw, zeros{}, maxDecoded+1024); err != nil {
 		t.Fatal(err)
 	}

@@ -247,6 +247,7 @@ func TestOptions(t *testing.T) {
 		{Options{BaseURL: "http://127.0.0.1:1", Sources: []profile.Source{"threads"}}, "does not come over pprof"},
 		{Options{BaseURL: "http://127.0.0.1:1", Sources: []profile.Source{"cpu", "cpu"}}, "given twice"},
 		{Options{BaseURL: "http://127.0.0.1:1", Sources: []profile.Source{"cpu"}, Duration: time.Millisecond}, "whole seconds"},
+		{Options{BaseURL: "http://127.0.0.1:1", Duration: -1}, "negative"},
 	} {
 		_, err := Start(t.Context(), c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) {

@@ -85,6 +85,9 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record pprof: %w", err)
 	}
+	if o.Duration < 0 {
+		return nil, fmt.Errorf("record pprof: the duration %s is negative; leave it 0 when it is not known", o.Duration)
+	}
 	if len(o.Sources) == 0 {
 		o.Sources = []profile.Source{profile.SourceMutex, profile.SourceBlock}
 	}
