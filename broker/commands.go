@@ -274,8 +274,8 @@ func (c *conn) redeliver(m *wire.Redeliver) error {
 	}
 	if len(m.IDs) == 0 {
 		cs.Redeliver(nil)
-	} else {
-		cs.Redeliver(c.entries(cs.topic, m.IDs))
+	} else if ids := c.entries(cs.topic, m.IDs); len(ids) > 0 {
+		cs.Redeliver(ids)
 	}
 	return nil
 }

@@ -204,6 +204,7 @@ func TestConsumerLifeCycle(t *testing.T) {
 	part := ids[1]
 	part.AckSet = []int64{1} // one message of the entry is not acknowledged
 	c.write((&wire.Ack{ConsumerID: 1, IDs: []wire.MessageID{part}, ValidationError: -1}).AppendFrame(nil))
+	c.write((&wire.Redeliver{ConsumerID: 1, IDs: []wire.MessageID{wire.NewMessageID(99, 0)}}).AppendFrame(nil)) // of no ledger here: nothing
 	c.write((&wire.Redeliver{ConsumerID: 1}).AppendFrame(nil))
 	for _, want := range []uint64{1, 2} {
 		if m := c.expect(wire.TypeMessage).Message; m.ID.Entry != want || m.RedeliveryCount != 1 {

@@ -137,6 +137,7 @@ type Dispatcher struct {
 	total     atomic.Int64 // permits of all consumers, in messages
 	unacked   atomic.Int64 // messages
 	requested atomic.Bool  // a dispatch task is queued
+	retrying  atomic.Bool  // a retry is due
 	draining  draining
 	redeliver redeliveries
 

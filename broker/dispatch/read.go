@@ -33,7 +33,11 @@ func (t *readMoreTask) Run() {
 // retryLater asks again after a while, since what asked was rejected and nobody
 // else may. It does not need mu: the timer's function takes it.
 func (d *Dispatcher) retryLater() {
+	if !d.retrying.CompareAndSwap(false, true) {
+		return
+	}
 	time.AfterFunc(readRetryDelay, func() {
+		d.retrying.Store(false)
 		d.mu.Lock()
 		closed := d.closed || len(d.consumers) == 0
 		d.mu.Unlock()
