@@ -109,10 +109,10 @@ func (r *Recorder) begin() error {
 	if err := r.exits.watch(); err != nil {
 		return err
 	}
-	r.at = time.Now()
 	if r.start, err = r.session.begin(); err != nil {
 		return err
 	}
+	r.at = time.Now().Add(-r.since(monotonic()))
 	r.walked = r.walkSeeded()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -153,30 +154,51 @@ func (s *session) begin() (uint64, error) {
 		}
 		s.links = append(s.links, l)
 	}
-	start := monotonic()
+	start := monotonic() + uint64(edgeMargin)
 	if err := s.objs.WindowStart.Set(start); err != nil {
 		return 0, fmt.Errorf("thread plane: open the window: %w", err)
 	}
+	sleepUntil(start)
 	return start, iterate(s.objs.OffcpuSeed)
 }
 
+// edgeMargin is how far ahead an edge of the window is set. The kernel side
+// then cuts at exactly that moment.
+const edgeMargin = 2 * time.Millisecond
+
 // end closes the window and detaches. It returns the window's end, after which
-// the maps do not change any more. It may be called again.
+// the maps do not change any more.
 func (s *session) end() (uint64, error) {
-	at := monotonic()
-	err := s.objs.WindowEnd.Set(at)
+	var at uint64
+	var err error
+	// A recorder that got no CPU in time has set an end that had passed, and
+	// what happened since is in: the end is then a later one.
+	for margin := edgeMargin; margin < time.Second; margin *= 2 {
+		at = monotonic() + uint64(margin)
+		if err = s.objs.WindowEnd.Set(at); err != nil || monotonic() < at {
+			break
+		}
+	}
+	sleepUntil(at)
 	for _, l := range s.links {
 		err = errors.Join(err, l.Close())
 	}
 	s.links = nil
 	// Programs may still be running on other CPUs: they do in a read-side
 	// section of RCU, which this waits for. Where it is not available they
-	// have long ended when the maps are read, or are seen as a tiny residual.
+	// have long ended when the maps are read.
 	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, membarrierGlobal, 0, 0)
 	if err != nil {
 		return at, fmt.Errorf("thread plane: detach: %w", err)
 	}
 	return at, nil
+}
+
+// sleepUntil sleeps until a moment has passed.
+func sleepUntil(at uint64) {
+	for now := monotonic(); now <= at; now = monotonic() {
+		time.Sleep(time.Duration(at - now + 1))
+	}
 }
 
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL.

@@ -19,7 +19,9 @@ const volatile __u64 min_blocked_ns;
 const volatile __u32 pid_namespace; /* inode of the recorder's */
 const volatile bool has_prev_state; /* sched_switch gives the state (5.18) */
 
-/* The window in CLOCK_MONOTONIC; 0 while it has not begun or ended. */
+/* The window in CLOCK_MONOTONIC, 0 while an edge is not known. User space sets
+ * both edges to moments that are still to come: what is before the one or after
+ * the other is then left out exactly, however late user space gets a CPU. */
 volatile __u64 window_start;
 volatile __u64 window_end;
 
@@ -30,9 +32,11 @@ INLINE void count(__u32 which, __u64 n)
 		*v += n;
 }
 
-INLINE bool recording(void)
+INLINE bool in_window(__u64 now)
 {
-	return window_start && !window_end;
+	__u64 start = window_start, end = window_end;
+
+	return start && now >= start && (!end || now < end);
 }
 
 INLINE bool is_target(struct task_struct *p)
@@ -325,15 +329,17 @@ int offcpu_switch(__u64 *ctx)
 	bool out, in;
 	__u64 now;
 
-	if (!recording())
+	if (!window_start)
 		return 0;
 	count(COUNT_SWITCHES, 1);
 	out = is_target(prev);
 	in = is_target(next);
 	if (!out && !in)
 		return 0;
-	count(COUNT_MATCHED, 1);
 	now = ktime_get_ns();
+	if (!in_window(now))
+		return 0;
+	count(COUNT_MATCHED, 1);
 	if (out) {
 		long state;
 		if (has_prev_state)
@@ -353,15 +359,19 @@ int offcpu_waking(__u64 *ctx)
 	struct task_struct *p = (void *)ctx[0];
 	struct task_key key;
 	struct task_state *t;
+	__u64 now;
 
-	if (!recording() || !is_target(p))
+	if (!window_start || !is_target(p))
+		return 0;
+	now = ktime_get_ns();
+	if (!in_window(now))
 		return 0;
 	count(COUNT_WAKINGS, 1);
 	make_key(&key, p);
 	t = map_lookup(&tasks, &key);
 	/* The first waking of a wait counts. */
 	if (t && !(t->phase == PHASE_OFF && t->waking >= t->since))
-		t->waking = ktime_get_ns();
+		t->waking = now;
 	return 0;
 }
 
@@ -373,9 +383,11 @@ int offcpu_exit(__u64 *ctx)
 	struct task_state *t;
 	__u64 now;
 
-	if (!recording() || !is_target(p))
+	if (!window_start || !is_target(p))
 		return 0;
 	now = ktime_get_ns();
+	if (!in_window(now))
+		return 0;
 	make_key(&key, p);
 	t = map_lookup(&tasks, &key);
 	if (!t || t->phase == PHASE_EXITED)
@@ -451,7 +463,7 @@ int offcpu_seed(struct bpf_iter__task *ctx)
 	struct stack *s;
 	long state;
 
-	if (!p || !recording() || !is_target(p))
+	if (!p || !window_start || !is_target(p))
 		return 0;
 	if ((p->flags & PF_EXITING) || p->start_time > window_start)
 		return 0;
