@@ -154,3 +154,72 @@ func waitUntil(t testing.TB, what string, cond func() bool) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// With a bounded executor queue, adds, reads, wake-ups and dispatch tasks are
+// rejected at random. Adds fail; everything that was receipted still arrives.
+func TestBoundedExecutorQueueLosesNothing(t *testing.T) {
+	for h, limit := range map[ledger.Handover]int{ledger.Direct: 8, ledger.Batched: 2} {
+		t.Run(string(h), func(t *testing.T) {
+			s := startServer(t, func(c *Config) {
+				c.Handover, c.ExecutorQueueLimit, c.HandoverMaxBatchItems, c.NewEntriesCheckDelay = h, limit, 4, 0
+			})
+			const window = 5
+			got := make(chan uint64, 4000)
+			c := dial(t, s)
+			c.subscribe("t", "sub", 1, wire.KeyShared, 100_000)
+			go func() {
+				for c.next() {
+					if c.cmd.Type == wire.TypeMessage {
+						_, payload := c.payload()
+						got <- binary.BigEndian.Uint64(payload)
+					}
+				}
+			}()
+			var mu sync.Mutex
+			receipted := map[uint64]bool{}
+			var failed int
+			var senders sync.WaitGroup
+			for i := range 4 {
+				p := dial(t, s)
+				p.producer("t", 1)
+				senders.Go(func() {
+					for n := range uint64(1000 + window) {
+						if n < 1000 {
+							p.send(1, n, "k", number(uint64(i)<<32|n))
+						}
+						if n < window {
+							continue
+						}
+						if !p.next() {
+							t.Error("a producer's connection ended")
+							return
+						}
+						mu.Lock()
+						if p.cmd.Type == wire.TypeSendReceipt {
+							receipted[uint64(i)<<32|p.cmd.SendReceipt.SequenceID] = true
+						} else {
+							failed++
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			senders.Wait()
+			if len(receipted)+failed != 4000 || len(receipted) == 0 {
+				t.Fatalf("%d receipts and %d errors for 4000 sends", len(receipted), failed)
+			}
+			t.Logf("%d adds rejected", failed)
+			for n := len(receipted); n > 0; n-- {
+				select {
+				case v := <-got:
+					if !receipted[v] {
+						t.Fatalf("%#x was delivered twice or without a receipt", v)
+					}
+					delete(receipted, v)
+				case <-time.After(patience):
+					t.Fatalf("%d receipted messages did not arrive", len(receipted))
+				}
+			}
+		})
+	}
+}

@@ -408,3 +408,16 @@ func TestHostileAcksChangeNothing(t *testing.T) {
 		t.Fatalf("cumulative beyond the end: %d acknowledged, mark %d, backlog %d", n, c.MarkDeletePosition(), c.Backlog())
 	}
 }
+
+func TestQueueIsMadeByTheFirstAdd(t *testing.T) {
+	l := open(t, newExecutor(t), Config{MaxBatchItems: 10})
+	if l.batching.Created() {
+		t.Error("a ledger never written to has a queue")
+	}
+	var lg log
+	lg.add(t, l, "x")
+	lg.settled.Wait()
+	if !l.batching.Created() {
+		t.Error("no queue after the first add")
+	}
+}
