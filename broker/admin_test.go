@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/contention-toolkit/contention/broker/executor"
 	"github.com/contention-toolkit/contention/broker/ledger"
 	"github.com/contention-toolkit/contention/broker/wire"
 	"github.com/prometheus/common/expfmt"
@@ -34,8 +36,22 @@ func request(t *testing.T, method, url string) (int, string) {
 }
 
 func TestMetrics(t *testing.T) {
-	s := startServer(t, func(c *Config) { c.Handover = ledger.Direct })
-	drive(t, s, traffic{connections: 2, keysEach: 2, perKey: 25, consumers: 2, permits: 20, window: 5})
+	s := startServer(t, func(c *Config) { c.Handover, c.NewEntriesCheckDelay = ledger.Direct, 0 })
+	c, p := dial(t, s), dial(t, s)
+	c.subscribe("t", "sub", 1, wire.KeyShared, 1000)
+	c.subscribe("t", "sub", 2, wire.KeyShared, 0)
+	waitUntil(t, "the first read has been asked for", func() bool {
+		return s.topics["persistent://public/default/t"].executor.Stats().Started[executor.Dispatch] > 0
+	})
+	c.flow(2, 1000)
+	p.producer("t", 1)
+	for i := range uint64(100) {
+		p.send(1, i, fmt.Sprint(i), number(i))
+		p.expect(wire.TypeSendReceipt)
+	}
+	for range 100 {
+		c.expect(wire.TypeMessage)
+	}
 	code, text := request(t, "GET", s.AdminURL()+"/metrics")
 	if code != http.StatusOK {
 		t.Fatalf("status %d", code)
@@ -48,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	for name, want := range map[string]float64{
 		"contention_broker_messages_published_total": 100,
 		"contention_broker_messages_delivered_total": 100,
-		"contention_broker_connections":              4,
+		"contention_broker_connections":              2,
 		"contention_broker_consumers":                2,
 		"contention_broker_topics":                   1,
 	} {
