@@ -14,10 +14,13 @@ type aggregate struct {
 	ticks       int64
 	overrun     int64 // ticks that the sampler came too late for
 	throttled   int64 // ticks put off to keep to the budget
+	weighted    int64 // ticks that read some of the stacks only
+	partial     bool  // whether the next tick is one
 
-	total, running, lost, unknown int64
-	byState                       [numValues]int64
-	loss                          losses
+	total, running, unknown int64
+	lost                    int64 // of goroutines whose state could not be read
+	byState                 [numValues]int64
+	loss                    losses
 
 	entries []*entry
 	index   map[string]*entry
@@ -27,7 +30,7 @@ type aggregate struct {
 	runs    map[uint64]*busyG
 }
 
-type losses struct{ racy, truncated, unreadable, noStack, stacksFull int64 }
+type losses struct{ racy, truncated, unreadable, noStack, stacksFull, slicesFull int64 }
 
 // entry is one kind of wait: a stack in a state, with its reason and creator.
 type entry struct {
@@ -47,35 +50,45 @@ type flush struct {
 }
 
 type busyG struct {
-	startpc   uint64
-	runningNs int64
+	startpc, gopc uint64
+	runningNs     int64
 }
 
-// maxBusy bounds the goroutines whose running time is kept.
-const maxBusy = 1 << 16
+const (
+	// maxBusy bounds the goroutines whose running time is kept.
+	maxBusy = 1 << 16
+	// maxFlushed bounds what the slices hold, some 400 MB.
+	maxFlushed = 6 << 20
+)
 
 func newAggregate(now time.Time) *aggregate {
 	return &aggregate{start: now, last: now, index: map[string]*entry{}, runs: map[uint64]*busyG{}}
 }
 
-// begin opens a tick. Its time is what has really passed since the last one.
-func (a *aggregate) begin(now time.Time, period time.Duration) {
+// begin opens a tick. Its time is what has really passed since the last one;
+// planned is what should have.
+func (a *aggregate) begin(now time.Time, planned time.Duration) {
 	if s := int64(now.Sub(a.start) / profile.SliceWidth); s != a.slice {
 		a.flush()
 		a.slice = s
 	}
 	gap := now.Sub(a.last)
 	a.dt = int64(gap)
-	if a.ticks > 0 && gap > 2*period {
-		a.overrun += int64(gap/period) - 1
+	if gap >= 2*planned {
+		a.overrun += int64(gap/planned) - 1
 	}
 	a.last = now
+	a.ticks++
 }
 
 // flush puts what the entries gained since the last flush into the slice under way.
 func (a *aggregate) flush() {
 	for _, e := range a.entries {
 		if e.values == e.flushed {
+			continue
+		}
+		if len(a.flushed) >= maxFlushed {
+			a.loss.slicesFull++
 			continue
 		}
 		f := flush{slice: a.slice, entry: e}
@@ -87,35 +100,68 @@ func (a *aggregate) flush() {
 	}
 }
 
-// add gives a goroutine that does not run the tick's time.
-func (a *aggregate) add(x *g, pcs []uint64) {
-	value := blockedValue
-	switch x.status {
+// valueOf is the value that a state's time belongs to, -1 for the states that
+// the runtime passes through.
+func valueOf(status uint32) int {
+	switch status {
 	case statusRunnable, statusPreempted:
-		value = runnableValue
+		return runnableValue
 	case statusSyscall:
-		value = syscallValue
+		return syscallValue
 	case statusWaiting, statusLeaked:
-	default:
-		a.unknown += a.dt
-		return
+		return blockedValue
 	}
-	a.byState[value] += a.dt
-	e := a.entry(x, pcs)
-	e.values[value] += a.dt
+	return -1
+}
+
+// add gives ns to goroutines of a state that valueOf knows, at a stack; an
+// empty one stands for a stack that was not read.
+func (a *aggregate) add(status uint32, reason uint8, gopc uint64, pcs []uint64, ns int64) {
+	value := valueOf(status)
+	a.byState[value] += ns
+	if value != blockedValue {
+		reason = 0 // left over from an earlier wait
+	}
+	e := a.entry(status, reason, gopc, pcs)
+	e.values[value] += ns
 	e.values[samplesValue]++
+}
+
+// ran gives the tick's time, for scale goroutines, to one that runs.
+func (a *aggregate) ran(x *g, scale int64) {
+	ns := a.dt * scale
+	a.total += ns
+	a.running += ns
+	b := a.runs[x.goid]
+	if b == nil {
+		if len(a.runs) >= maxBusy {
+			return
+		}
+		b = &busyG{startpc: x.startpc, gopc: x.gopc}
+		a.runs[x.goid] = b
+	}
+	b.runningNs += ns
+}
+
+// unknownState gives the tick's time to a goroutine that is passing through a
+// state of the runtime's.
+func (a *aggregate) unknownState(scale int64) {
+	a.total += a.dt * scale
+	a.unknown += a.dt * scale
+}
+
+// unread counts a goroutine whose memory could not be read.
+func (a *aggregate) unread(scale int64) {
+	a.total += a.dt * scale
+	a.lost += a.dt * scale
+	a.loss.unreadable++
 }
 
 // entry finds the kind of wait; when there are too many kinds, one without a
 // stack takes the time.
-func (a *aggregate) entry(x *g, pcs []uint64) *entry {
-	reason := x.reason
-	if x.status != statusWaiting {
-		reason = 0 // left over from an earlier wait
-	}
-	k := a.key[:0]
-	k = append(k, byte(x.status), reason)
-	k = binary.LittleEndian.AppendUint64(k, x.gopc)
+func (a *aggregate) entry(status uint32, reason uint8, gopc uint64, pcs []uint64) *entry {
+	k := append(a.key[:0], byte(status), reason)
+	k = binary.LittleEndian.AppendUint64(k, gopc)
 	for _, pc := range pcs {
 		k = binary.LittleEndian.AppendUint64(k, pc)
 	}
@@ -123,30 +169,16 @@ func (a *aggregate) entry(x *g, pcs []uint64) *entry {
 	if e := a.index[string(k)]; e != nil {
 		return e
 	}
-	gopc := x.gopc
 	if len(a.entries) >= maxStacks {
 		a.loss.stacksFull++
 		pcs, gopc = nil, 0
-		if e := a.index[string(k[:2])]; e != nil {
+		k = k[:2]
+		if e := a.index[string(k)]; e != nil {
 			return e
 		}
-		k = k[:2]
 	}
-	e := &entry{status: x.status, reason: reason, gopc: gopc, pcs: append([]uint64(nil), pcs...)}
+	e := &entry{status: status, reason: reason, gopc: gopc, pcs: append([]uint64(nil), pcs...)}
 	a.entries = append(a.entries, e)
 	a.index[string(k)] = e
 	return e
-}
-
-// busy notes that a goroutine runs.
-func (a *aggregate) busy(x *g) {
-	b := a.runs[x.goid]
-	if b == nil {
-		if len(a.runs) >= maxBusy {
-			return
-		}
-		b = &busyG{startpc: x.startpc}
-		a.runs[x.goid] = b
-	}
-	b.runningNs += a.dt
 }

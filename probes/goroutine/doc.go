@@ -6,13 +6,17 @@
 //  1. The runtime's list of goroutines is read, then the goroutines in groups.
 //  2. The stacks of those that wait, are runnable or are in a system call are
 //     read and followed by frame pointers.
-//  3. The goroutines are read again. One that changed meanwhile may have a torn
-//     stack: it is counted as racy, and its time as lost.
+//  3. The goroutines are read again. The stack of one that changed meanwhile may
+//     be torn: it is dropped and counted as racy, and the time keeps its reason.
 //  4. Every goroutine gets the real time since the last tick, by its state.
 //
+// The sampler's own CPU time is bounded. Where reading everything costs more
+// than the budget, a tick reads the states of all goroutines, or of a random
+// part of them, and the stacks of a random choice within every state and wait
+// reason, lock waits first; those chosen carry the time of the others. Where
+// even that is too much there are fewer ticks.
+//
 // Addresses become frames when the window has ended, inlined calls included.
-// The sampler's own CPU time is bounded: when ticks cost more than the budget,
-// there are fewer of them.
 package goroutine
 
 import (
@@ -28,7 +32,7 @@ type Options struct {
 	Hz int
 	// MaxDepth bounds the physical frames of a stack; 0 means 128.
 	MaxDepth int
-	// Budget is the share of one CPU that sampling may use on average; 0 means 0.25.
+	// Budget is the share of one CPU that sampling may use on average; 0 means 0.10.
 	Budget float64
 	// Process names the target's code; nil opens and closes one. It must stay
 	// open until Stop has returned.
@@ -39,7 +43,7 @@ const (
 	defaultHz       = 99
 	maxHz           = 10000
 	defaultMaxDepth = 128
-	defaultBudget   = 0.25
+	defaultBudget   = 0.10
 	// maxStacks bounds the distinct stacks that are kept.
 	maxStacks = 1 << 16
 	// maxGoroutines bounds what a tick reads.

@@ -36,9 +36,10 @@ type Sampler struct {
 	cpu  time.Duration
 	err  error
 
+	entries map[string]string // of wrappers that goroutines begin with: what they call
+
 	once    sync.Once
 	capture *profile.Capture
-	stopErr error
 }
 
 // ErrNotGo says that the target's goroutines cannot be read: it is not a Go
@@ -48,23 +49,31 @@ var ErrNotGo = errors.New("no goroutines to sample")
 // Start begins to sample a process. The error says what is missing: the
 // process, the right to read its memory, or knowledge of its layout.
 func Start(ctx context.Context, o Options) (*Sampler, error) {
-	o = o.withDefaults()
-	fail := func(err error) (*Sampler, error) {
+	s, err := prepare(o.withDefaults())
+	if err != nil {
 		return nil, fmt.Errorf("sample goroutines of process %d: %w", o.PID, err)
 	}
+	go s.loop(ctx)
+	return s, nil
+}
+
+// prepare opens the target and everything that a tick needs.
+func prepare(o Options) (*Sampler, error) {
 	pidfd, err := unix.PidfdOpen(o.PID, 0)
 	if err != nil {
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
-			return fail(fmt.Errorf("there is no such process: %w", err))
+			return nil, fmt.Errorf("there is no such process: %w", err)
 		}
-		return fail(fmt.Errorf("pidfd_open: %w", err))
+		return nil, fmt.Errorf("pidfd_open: %w", err)
 	}
-	s := &Sampler{opt: o, symbols: o.Process, pidfd: pidfd, mem: newMemory(o.PID), stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{})}
+	s := &Sampler{
+		opt: o, symbols: o.Process, pidfd: pidfd, mem: newMemory(o.PID), entries: map[string]string{},
+		stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{}),
+	}
 	if err := s.open(); err != nil {
 		s.close()
-		return fail(err)
+		return nil, err
 	}
-	go s.loop(ctx)
 	return s, nil
 }
 
@@ -83,8 +92,16 @@ func (s *Sampler) open() error {
 	if s.reasons, err = s.readReasons(); err != nil {
 		return err
 	}
+	s.tick = ticker{
+		mem: s.mem, image: s.image, kinds: newKinds(s.reasons), plan: newPlan(time.Duration(s.opt.Budget * float64(s.opt.period()))),
+		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), list: list{mem: s.mem, image: s.image}, pieces: pieces{mem: s.mem},
+		walker: walker{maxDepth: s.opt.MaxDepth, asyncLo: s.image.AsyncPreempt, asyncHi: s.image.AsyncPreemptEnd, isFrameless: s.symbols.Frameless},
+	}
+	if err := s.tick.check(); err != nil {
+		return err
+	}
 	s.agg = newAggregate(time.Now())
-	s.tick = ticker{mem: s.mem, image: s.image, opt: s.opt, agg: s.agg, spurious: runningReasons(s.reasons)}
+	s.tick.agg = s.agg
 	return nil
 }
 
@@ -122,23 +139,12 @@ func (s *Sampler) readReasons() ([]string, error) {
 	return out, nil
 }
 
-// runningReasons marks the wait reasons of goroutines that wait in name only:
-// the runtime lets them be suspended while they run.
-func runningReasons(reasons []string) []bool {
-	names := map[string]bool{
-		"stopping the world": true, "GC mark termination": true, "garbage collection": true, "garbage collection scan": true,
-		"trace goroutine status": true, "trace proc status": true, "page trace flush": true, "GC assist marking": true,
-		"GC worker (active)": true, "flushing proc caches": true,
-	}
-	out := make([]bool, len(reasons))
-	for i, r := range reasons {
-		out[i] = names[r]
-	}
-	return out
-}
-
 // Done is closed when the target has ended, or can no longer be read.
 func (s *Sampler) Done() <-chan struct{} { return s.gone }
+
+// maxDebt is how many ticks' budget may be overdrawn before ticks are put off:
+// single ticks may be dear, the average must not.
+const maxDebt = 10
 
 // loop ticks until it is stopped or the target is gone. It keeps its thread, so
 // that its CPU time can be told from the rest of the process.
@@ -148,36 +154,36 @@ func (s *Sampler) loop(ctx context.Context) {
 	defer close(s.done)
 	began := threadCPU()
 	period := s.opt.period()
-	timer := time.NewTimer(period)
+	next, debt := period, time.Duration(0)
+	timer := time.NewTimer(next)
 	defer timer.Stop()
-	for {
+	for last := false; !last; {
 		select {
 		case <-s.stop:
+			last = true // up to the window's very end
 		case <-ctx.Done():
-			<-s.stop // the window ends with Stop, ticks end now
+			last = true
 		case <-timer.C:
-			before := threadCPU()
-			err := s.tick.run(time.Now())
-			cost := threadCPU() - before
-			if err != nil || s.ended() {
-				s.err = err
-				s.cpu = threadCPU() - began
-				close(s.gone)
-				<-s.stop
-				return
-			}
-			// Jitter keeps the sampler from walking in step with the target.
-			next := period + time.Duration((rand.Float64()-0.5)*0.2*float64(period))
-			if least := time.Duration(float64(cost) / s.opt.Budget); least > next {
-				next = least
-				s.agg.throttled++
-			}
-			timer.Reset(max(next-time.Since(s.agg.last), 0))
-			continue
 		}
-		s.cpu = threadCPU() - began
-		return
+		before := threadCPU()
+		err := s.tick.run(time.Now(), next)
+		cost := threadCPU() - before
+		if err != nil || s.ended() {
+			s.err = err
+			s.cpu = threadCPU() - began
+			close(s.gone)
+			return
+		}
+		debt = max(0, debt+cost-time.Duration(s.opt.Budget*float64(s.agg.dt)))
+		// Jitter keeps the sampler from walking in step with the target.
+		next = period + time.Duration((s.tick.rand.Float64()-0.5)*0.2*float64(period))
+		if debt > s.tick.plan.perTick*maxDebt {
+			next += time.Duration(float64(debt) / s.opt.Budget)
+			s.agg.throttled++
+		}
+		timer.Reset(max(next-time.Since(s.agg.last), 0))
 	}
+	s.cpu = threadCPU() - began
 }
 
 // ended says whether the target has exited; its pid may mean another process then.
@@ -202,8 +208,8 @@ func (s *Sampler) Stop() (*profile.Capture, error) {
 	s.once.Do(func() {
 		close(s.stop)
 		<-s.done
-		s.capture, s.stopErr = s.build(time.Now())
+		s.capture = s.build()
 		s.close()
 	})
-	return s.capture, s.stopErr
+	return s.capture, nil
 }

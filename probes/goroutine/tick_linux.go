@@ -1,8 +1,8 @@
 package goroutine
 
 import (
-	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/contention-toolkit/contention/probes/symbol"
@@ -18,23 +18,26 @@ const (
 	mostStack = 64 << 10
 )
 
-// ticker reads all goroutines once per run.
+// ticker reads the goroutines once per run.
 type ticker struct {
-	mem      *memory
-	image    *symbol.GoImage
-	opt      Options
-	agg      *aggregate
-	spurious []bool // wait reasons of goroutines that really run
+	mem    *memory
+	image  *symbol.GoImage
+	agg    *aggregate
+	walker walker
+	kinds  kinds
+	plan   plan
+	strata strata
+	rand   *rand.Rand
 
-	ptrs    []uint64 // every *g; the runtime only appends
-	array   uint64   // where the target keeps them
-	raw     []byte   // bytes of the target's array
-	gs, gs2 []byte   // a group of goroutines, before and after
-	stacks  []byte   // a group's stacks
-	extents []uint32 // per g: bytes of stack that the last walk needed
-	first   [group]g
-	walks   [group]walking
-	pending []int
+	list   list
+	pieces pieces
+	addrs  []uint64
+	first  [group]g
+	walks  [group]walking
+	wanted []int
+	stacks []byte
+	found  []found
+	pcs    []uint64 // of found
 }
 
 // walking is the walk of one goroutine's stack.
@@ -43,205 +46,260 @@ type walking struct {
 	buf     []byte
 	pcs     []uint64
 	end     int
-	base    uint64
-	skipped bool // no stack to read
-	failed  bool // its memory could not be read
+	stratum int
+	chosen  bool
+	lost    bool // its stack cannot be trusted, or could not be read
 }
 
-// run reads every goroutine and adds what it finds for the time since the last
+// found is a goroutine whose stack was read in this tick.
+type found struct {
+	stratum int
+	gopc    uint64
+	from    int // its addresses in pcs
+	to      int
+}
+
+// run reads the goroutines and adds what it finds for the time since the last
 // run. An error means that the target can no longer be read.
-func (t *ticker) run(now time.Time) error {
-	if err := t.list(); err != nil {
+func (t *ticker) run(now time.Time, planned time.Duration) error {
+	if err := t.list.refresh(); err != nil {
 		return err
 	}
-	t.agg.begin(now, t.opt.period())
-	size := t.image.Offsets.Size()
-	if t.gs == nil {
-		t.gs, t.gs2 = make([]byte, group*size), make([]byte, group*size)
+	t.agg.begin(now, planned)
+	t.strata.begin()
+	t.plan.begin()
+	t.found, t.pcs = t.found[:0], t.pcs[:0]
+	stride := t.plan.stride(len(t.list.all))
+	var err error
+	for from := group * t.rand.IntN(stride); from < len(t.list.all) && err == nil; from += group * stride {
+		err = t.group(t.list.all[from:min(from+group, len(t.list.all))], int64(stride))
 	}
-	for from := 0; from < len(t.ptrs); from += group {
-		if err := t.group(from, min(from+group, len(t.ptrs)), size); err != nil {
+	t.settle(int64(stride))
+	if stride > 1 || t.agg.partial {
+		t.agg.weighted++
+	}
+	t.plan.end()
+	t.agg.partial = !t.strata.choose(t.plan.quota())
+	return err
+}
+
+// settle gives those whose stacks were read the time of their strata.
+func (t *ticker) settle(scale int64) {
+	a := t.agg
+	for _, f := range t.found {
+		s := &t.strata.list[f.stratum]
+		ns := part(a.dt*scale*int64(s.count), s.given, s.taken)
+		s.given++
+		a.add(s.status, s.reason, f.gopc, t.pcs[f.from:f.to], ns)
+	}
+	for i := range t.strata.list {
+		s := &t.strata.list[i]
+		ns := a.dt * scale * int64(s.count)
+		a.total += ns
+		if s.count > 0 && s.taken == 0 {
+			a.add(s.status, s.reason, 0, nil, ns)
+		}
+	}
+}
+
+// group reads some goroutines, then the stacks of those chosen, then the
+// goroutines again, to tell which of the stacks may be torn.
+func (t *ticker) group(some []known, scale int64) error {
+	t.addrs = t.addrs[:0]
+	for _, k := range some {
+		t.addrs = append(t.addrs, k.addr)
+	}
+	began := threadCPU()
+	t.pieces.plan(t.addrs)
+	if err := t.pieces.read(); err != nil {
+		return err
+	}
+	t.wanted = t.wanted[:0]
+	for j := range some {
+		b, ok := t.pieces.g(j)
+		if !ok {
+			t.walks[j].chosen = false
+			t.agg.unread(scale)
+			continue
+		}
+		t.first[j] = decode(b, &t.image.Offsets)
+		t.sort(j, uint64(some[j].extent), scale)
+	}
+	surveyed := threadCPU()
+	t.plan.states += len(some)
+	t.plan.statesTook += surveyed - began
+	if len(t.wanted) > 0 {
+		t.plan.stacks += len(t.wanted)
+		if err := t.walk(some); err != nil {
 			return err
 		}
+		if err := t.verify(len(some)); err != nil {
+			return err
+		}
+		t.plan.stacksTook += threadCPU() - surveyed
 	}
-	t.agg.ticks++
-	return nil
-}
-
-// list brings the list of goroutines up to date. Its length is read before its
-// address: the array only grows, so the length then fits the array.
-func (t *ticker) list() error {
-	var b [8]byte
-	if err := t.mem.one(t.image.AllgLen, b[:]); err != nil {
-		return fmt.Errorf("read runtime.allglen: %w", explain(t.opt.PID, err))
-	}
-	n := binary.LittleEndian.Uint64(b[:])
-	if n > maxGoroutines {
-		return fmt.Errorf("the target claims %d goroutines, more than %d are not read", n, maxGoroutines)
-	}
-	if err := t.mem.one(t.image.AllgPtr, b[:]); err != nil {
-		return fmt.Errorf("read runtime.allgptr: %w", explain(t.opt.PID, err))
-	}
-	array := binary.LittleEndian.Uint64(b[:])
-	if array == t.array && int(n) == len(t.ptrs) {
-		return nil
-	}
-	t.array = array
-	have := len(t.ptrs) // what was read stays true when the array moves
-	if int(n) <= have {
-		return nil
-	}
-	if need := 8 * (int(n) - have); cap(t.raw) < need {
-		t.raw = make([]byte, need)
-	}
-	raw := t.raw[:8*(int(n)-have)]
-	if err := t.mem.one(array+uint64(8*have), raw); err != nil {
-		return fmt.Errorf("read the list of goroutines: %w", explain(t.opt.PID, err))
-	}
-	for i := 0; i < len(raw); i += 8 {
-		t.ptrs = append(t.ptrs, binary.LittleEndian.Uint64(raw[i:]))
-		t.extents = append(t.extents, firstStack)
+	for j := range some {
+		if t.walks[j].chosen {
+			t.keep(j)
+		}
 	}
 	return nil
 }
 
-// readGs reads a group of goroutines into buf.
-func (t *ticker) readGs(from, to, size int, buf []byte) error {
-	t.mem.reset()
-	for i := from; i < to; i++ {
-		t.mem.add(t.ptrs[i], buf[(i-from)*size:][:size])
+// sort accounts for a goroutine that runs, and puts one that does not into its
+// stratum.
+func (t *ticker) sort(j int, extent uint64, scale int64) {
+	x, w := &t.first[j], &t.walks[j]
+	*w = walking{pcs: w.pcs[:0]}
+	switch {
+	case !x.live():
+		return
+	case t.kinds.running(x):
+		t.agg.ran(x, scale)
+		return
+	case valueOf(x.status) < 0:
+		t.agg.unknownState(scale)
+		return
 	}
-	return t.mem.read()
+	reason := uint8(0)
+	if x.waits() {
+		reason = x.reason
+	}
+	w.stratum = t.strata.of(x.status, reason, x.waits() && t.kinds.lock[reason])
+	s := &t.strata.list[w.stratum]
+	s.count++
+	if s.rate < 1 && t.rand.Float64() >= s.rate {
+		return
+	}
+	s.taken++
+	w.chosen = true
+	if _, _, _, ok := x.top(); !ok {
+		w.lost = true
+		t.agg.loss.noStack++
+		return
+	}
+	w.want = extent
+	t.wanted = append(t.wanted, j)
 }
 
-func (t *ticker) group(from, to, size int) error {
-	if err := t.readGs(from, to, size, t.gs); err != nil {
-		return explain(t.opt.PID, err)
-	}
-	o := &t.image.Offsets
-	t.pending = t.pending[:0]
-	for i := from; i < to; i++ {
-		j := i - from
-		w := &t.walks[j]
-		*w = walking{pcs: w.pcs[:0], skipped: true}
-		if t.mem.failed[j] {
-			t.agg.loss.unreadable++
-			t.first[j] = g{}
-			continue
-		}
-		x := decode(t.gs[j*size:], o)
-		t.first[j] = x
-		if !x.live() || x.status == statusRunning || t.running(&x) {
-			continue
-		}
-		sp, pc, bp, ok := x.top()
-		if !ok {
-			continue
-		}
-		w.skipped, w.base, w.want = false, sp, uint64(t.extents[i])
-		w.pcs = append(w.pcs, pc)
-		if bp == 0 {
-			w.end = walkDone
-			continue
-		}
-		t.pending = append(t.pending, j)
-	}
-	if err := t.walk(from); err != nil {
+// verify reads a group's goroutines again.
+func (t *ticker) verify(n int) error {
+	if err := t.pieces.read(); err != nil {
 		return err
 	}
-	if err := t.readGs(from, to, size, t.gs2); err != nil {
-		return explain(t.opt.PID, err)
-	}
-	for j := range to - from {
-		if t.mem.failed[j] {
+	for j := range n {
+		w := &t.walks[j]
+		if !w.chosen || w.lost {
 			continue
 		}
-		y := decode(t.gs2[j*size:], o)
-		t.account(&t.first[j], &y, &t.walks[j])
+		b, ok := t.pieces.g(j)
+		if !ok {
+			w.lost = true
+			t.agg.loss.unreadable++
+			continue
+		}
+		if y := decode(b, &t.image.Offsets); !t.first[j].same(&y) {
+			w.lost = true
+			t.agg.loss.racy++
+		}
 	}
 	return nil
 }
 
-// running says whether a goroutine that waits by its status really runs.
-func (t *ticker) running(x *g) bool {
-	return x.status == statusWaiting && int(x.reason) < len(t.spurious) && t.spurious[x.reason]
+// keep notes a goroutine whose stack was read, or was to be.
+func (t *ticker) keep(j int) {
+	w := &t.walks[j]
+	f := found{stratum: w.stratum, gopc: t.first[j].gopc, from: len(t.pcs)}
+	if !w.lost {
+		if w.end != walkDone {
+			t.agg.loss.truncated++
+		}
+		t.pcs = append(t.pcs, w.pcs...)
+	}
+	f.to = len(t.pcs)
+	t.found = append(t.found, f)
 }
 
-// walk reads the pending stacks, more of those that are deeper than expected,
+// walk reads the wanted stacks, more of those that are deeper than expected,
 // until every walk has ended.
-func (t *ticker) walk(from int) error {
-	for len(t.pending) > 0 {
+func (t *ticker) walk(some []known) error {
+	for len(t.wanted) > 0 {
 		t.mem.reset()
-		t.stacks = t.stacks[:0]
 		total := 0
-		for _, j := range t.pending {
+		for _, j := range t.wanted {
 			w, x := &t.walks[j], &t.first[j]
-			w.want = min(w.want, x.stackHi-w.base, mostStack)
+			sp, _, _, _ := x.top()
+			w.want = min(w.want, x.stackHi-sp, mostStack)
 			total += int(w.want)
 		}
 		if cap(t.stacks) < total {
-			t.stacks = make([]byte, 0, total)
+			t.stacks = make([]byte, total)
 		}
-		for _, j := range t.pending {
+		n := 0
+		for _, j := range t.wanted {
 			w := &t.walks[j]
-			n := len(t.stacks)
-			t.stacks = t.stacks[:n+int(w.want)]
-			w.buf = t.stacks[n:]
-			t.mem.add(w.base, w.buf)
+			sp, _, _, _ := t.first[j].top()
+			w.buf = t.stacks[n:][:w.want]
+			n += int(w.want)
+			t.mem.add(sp, w.buf)
 		}
 		if err := t.mem.read(); err != nil {
-			return explain(t.opt.PID, err)
+			return explain(t.mem.pid, err)
 		}
-		again := t.pending[:0]
-		for k, j := range t.pending {
+		again := t.wanted[:0]
+		for k, j := range t.wanted {
 			w, x := &t.walks[j], &t.first[j]
 			if t.mem.failed[k] {
-				w.failed = true
+				w.lost = true
+				t.agg.loss.unreadable++
 				continue
 			}
-			_, _, bp, _ := x.top()
+			sp, _, _, _ := x.top()
 			var need uint64
-			w.pcs, w.end, need = walk(w.pcs[:1], w.buf, w.base, bp, x.stackHi, t.opt.MaxDepth)
-			if w.end == walkMore && need <= min(mostStack, x.stackHi-w.base) {
-				w.want = need + 512
+			w.pcs, w.end, need = t.walker.walk(w.pcs[:0], x, w.buf)
+			switch {
+			case w.end == walkMore && need <= min(mostStack, x.stackHi-sp):
+				w.want = need + firstStack
 				again = append(again, j)
-				continue
-			}
-			if w.end == walkDone {
-				t.extents[from+j] = uint32(need)
+			case w.end == walkDone:
+				some[j].extent = uint32(need)
 			}
 		}
-		t.pending = again
+		t.wanted = again
 	}
 	return nil
 }
 
-// account gives one goroutine its time.
-func (t *ticker) account(x, y *g, w *walking) {
-	a := t.agg
-	if !x.live() {
-		return
+// check reads some goroutines and refuses a layout under which they make no sense.
+func (t *ticker) check() error {
+	if err := t.list.refresh(); err != nil {
+		return err
 	}
-	a.total += a.dt
-	switch {
-	case x.status == statusRunning || t.running(x):
-		// A goroutine that stopped running meanwhile was still seen running.
-		a.running += a.dt
-		a.busy(x)
-		return
-	case !x.same(y):
-		a.loss.racy++
-		a.lost += a.dt
-		return
-	case w.failed:
-		a.loss.unreadable++
-		a.lost += a.dt
-		return
-	case w.skipped:
-		a.loss.noStack++
-		w.pcs = w.pcs[:0]
-	case w.end != walkDone:
-		a.loss.truncated++
+	n := min(len(t.list.all), group)
+	t.pieces.size = t.image.Offsets.Size()
+	t.addrs = t.addrs[:0]
+	for _, k := range t.list.all[:n] {
+		t.addrs = append(t.addrs, k.addr)
 	}
-	a.add(x, w.pcs)
+	t.pieces.plan(t.addrs)
+	if err := t.pieces.read(); err != nil {
+		return err
+	}
+	live, odd := 0, 0
+	for j := range n {
+		b, ok := t.pieces.g(j)
+		x := g{status: numStatus}
+		if ok {
+			x = decode(b, &t.image.Offsets)
+		}
+		if !x.plausible() {
+			odd++
+		} else if x.live() {
+			live++
+		}
+	}
+	if live == 0 || odd > n/8 {
+		return fmt.Errorf("%w: the goroutines of %s do not look as its layout says (%d of %d make sense); build the target with DWARF (without -ldflags=-w)", ErrNotGo, t.image.Version, n-odd, n)
+	}
+	return nil
 }

@@ -8,21 +8,24 @@ import (
 
 // Status of a goroutine, as the runtime numbers them; the scan bit is masked.
 const (
+	statusIdle      = 0
 	statusRunnable  = 1
 	statusRunning   = 2
 	statusSyscall   = 3
 	statusWaiting   = 4
 	statusDead      = 6
+	statusCopyStack = 8
 	statusPreempted = 9
 	statusLeaked    = 10
 	statusDeadExtra = 11
 	statusScan      = 0x1000
+	numStatus       = 12
 )
 
 // g is what is read of one goroutine.
 type g struct {
 	status              uint32
-	reason              uint8
+	reason, seq         uint8
 	goid                uint64
 	sp, pc, bp          uint64
 	sysSP, sysPC, sysBP uint64
@@ -38,6 +41,9 @@ func decode(b []byte, o *symbol.Offsets) g {
 		sp: w(o.SchedSP), pc: w(o.SchedPC), bp: w(o.SchedBP), sysSP: w(o.SyscallSP), sysPC: w(o.SyscallPC),
 		stackLo: w(o.StackLo), stackHi: w(o.StackHi), gopc: w(o.GoPC), startpc: w(o.StartPC),
 	}
+	if o.Seq != 0 {
+		x.seq = b[o.Seq]
+	}
 	if o.SyscallBP != 0 {
 		x.sysBP = w(o.SyscallBP)
 	}
@@ -46,12 +52,29 @@ func decode(b []byte, o *symbol.Offsets) g {
 
 // live says whether the g is a goroutine at all: dead ones are kept for reuse.
 func (x *g) live() bool {
-	return x.status != 0 && x.status != statusDead && x.status != statusDeadExtra && x.goid != 0
+	return x.status != statusIdle && x.status != statusDead && x.status != statusDeadExtra && x.goid != 0
 }
 
-// same says whether nothing moved between two reads.
+// waits says whether the wait reason means something.
+func (x *g) waits() bool { return x.status == statusWaiting || x.status == statusLeaked }
+
+// plausible says whether the bytes look like a goroutine at all; it guards
+// against a layout that is not the one expected.
+func (x *g) plausible() bool {
+	if x.status >= numStatus {
+		return false
+	}
+	if !x.live() {
+		return true
+	}
+	sp, _, _, ok := x.top()
+	return x.stackLo < x.stackHi && x.stackHi-x.stackLo <= 1<<30 && (ok || sp == 0)
+}
+
+// same says whether nothing moved between two reads. The counter tells that the
+// goroutine ran meanwhile and stopped at the same place again.
 func (x *g) same(y *g) bool {
-	return x.status == y.status && x.goid == y.goid && x.reason == y.reason && x.sp == y.sp && x.pc == y.pc && x.bp == y.bp &&
+	return x.status == y.status && x.goid == y.goid && x.reason == y.reason && x.seq == y.seq && x.sp == y.sp && x.pc == y.pc && x.bp == y.bp &&
 		(x.status != statusSyscall || x.sysSP == y.sysSP && x.sysPC == y.sysPC)
 }
 
@@ -74,33 +97,93 @@ const (
 	walkTruncated        // the chain is broken, or deeper than the limit
 )
 
-// walk follows frame pointers through a piece of a stack that begins at base.
-// pcs begins with the innermost program counter and is appended to. need is how
-// many bytes from base the walk wants to see.
-func walk(pcs []uint64, stack []byte, base, bp, hi uint64, maxDepth int) (out []uint64, end int, need uint64) {
+// walker follows frame pointers.
+type walker struct {
+	maxDepth         int
+	asyncLo, asyncHi uint64            // runtime.asyncPreempt; 0 where it is not known
+	isFrameless      func(uint64) bool // whether a function has no frame of its own at an address; nil means never
+	frameless        map[uint64]bool   // its answers
+}
+
+// maxAnswers bounds the addresses whose answers are kept.
+const maxAnswers = 1 << 16
+
+func (k *walker) noFrame(pc uint64) bool {
+	if k.isFrameless == nil {
+		return false
+	}
+	v, ok := k.frameless[pc]
+	if !ok {
+		v = k.isFrameless(pc)
+		if len(k.frameless) < maxAnswers {
+			if k.frameless == nil {
+				k.frameless = map[uint64]bool{}
+			}
+			k.frameless[pc] = v
+		}
+	}
+	return v
+}
+
+// walk appends the addresses of x's stack to pcs, innermost first, each within
+// the instruction that is under way: a return address is made the call before
+// it. stack is the piece of the stack from x's stack pointer on. need is how
+// many bytes of it the walk wants to see.
+func (k *walker) walk(pcs []uint64, x *g, stack []byte) (out []uint64, end int, need uint64) {
+	base, pc, bp, _ := x.top()
+	word := func(addr uint64) uint64 { return binary.LittleEndian.Uint64(stack[addr-base:]) }
 	need = 16
+	switch {
+	case x.status != statusRunnable && x.status != statusPreempted:
+		pcs = append(pcs, pc-1)
+	case !k.noFrame(pc):
+		pcs = append(pcs, pc-1)
+	default:
+		// Stopped where its stack was checked, or before its first instruction:
+		// the frame pointer is still the caller's.
+		pcs = append(pcs, pc)
+		if len(stack) < 8 {
+			return pcs, walkMore, need
+		}
+		pcs = append(pcs, word(base)-1)
+	}
+	async := k.async(pc)
 	for bp != 0 {
-		if len(pcs) >= maxDepth {
+		if len(pcs) >= k.maxDepth {
 			return pcs, walkTruncated, need
 		}
 		// A frame pointer lies above the last and holds two words on the stack.
-		if bp < base || bp&7 != 0 || bp+16 > hi {
+		if bp < base || bp&7 != 0 || x.stackHi < 24 || bp > x.stackHi-16 {
 			return pcs, walkTruncated, need
 		}
-		off := bp - base
-		need = off + 16
+		need = bp - base + 16
+		if async {
+			need += 8
+		}
 		if need > uint64(len(stack)) {
 			return pcs, walkMore, need
 		}
-		next, ret := binary.LittleEndian.Uint64(stack[off:]), binary.LittleEndian.Uint64(stack[off+8:])
+		next, ret := word(bp), word(bp+8)
 		if ret == 0 {
 			return pcs, walkDone, need
 		}
-		pcs = append(pcs, ret)
+		switch {
+		case !async:
+			pcs = append(pcs, ret-1)
+		case k.noFrame(ret):
+			pcs = append(pcs, ret, word(bp+16)-1)
+		default:
+			pcs = append(pcs, ret)
+		}
 		if next != 0 && next <= bp {
 			return pcs, walkTruncated, need
 		}
+		async = k.async(ret)
 		bp = next
 	}
 	return pcs, walkDone, need
 }
+
+// async says whether a return address lies in the function that the runtime
+// calls where it interrupts a goroutine: what it returns to is no call.
+func (k *walker) async(ret uint64) bool { return ret > k.asyncLo && ret <= k.asyncHi }

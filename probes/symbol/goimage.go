@@ -17,6 +17,9 @@ type GoImage struct {
 	AllgLen     uint64 // runtime.allglen: its length
 	WaitReasons uint64 // runtime.waitReasonStrings: an array of string headers
 	NumReasons  int
+	// Where runtime.asyncPreempt begins and ends, which the runtime calls where
+	// it interrupts a goroutine; 0 where it is not known.
+	AsyncPreempt, AsyncPreemptEnd uint64
 	Offsets     Offsets
 	FromDWARF   bool // the offsets are the executable's own; else of the release's table
 }
@@ -27,6 +30,7 @@ type Offsets struct {
 	SchedSP, SchedPC, SchedBP    uint64
 	SyscallSP, SyscallPC         uint64
 	SyscallBP                    uint64 // 0 where the release has none
+	Seq                          uint64 // one byte that counts how often the goroutine stopped running; 0 where there is none
 	Status, Goid, WaitReason     uint64
 	ParentGoid, GoPC, StartPC, M uint64
 }
@@ -34,7 +38,7 @@ type Offsets struct {
 // Size is how many bytes of a g the offsets reach into.
 func (o Offsets) Size() int {
 	var most uint64
-	for _, f := range []uint64{o.StackHi, o.SchedSP, o.SchedPC, o.SchedBP, o.SyscallSP, o.SyscallPC, o.SyscallBP, o.Status, o.Goid, o.WaitReason, o.ParentGoid, o.GoPC, o.StartPC, o.M} {
+	for _, f := range []uint64{o.StackHi, o.SchedSP, o.SchedPC, o.SchedBP, o.SyscallSP, o.SyscallPC, o.SyscallBP, o.Seq, o.Status, o.Goid, o.WaitReason, o.ParentGoid, o.GoPC, o.StartPC, o.M} {
 		most = max(most, f+8)
 	}
 	return int(most)
@@ -44,6 +48,7 @@ func (o Offsets) Size() int {
 var goRuntimeSymbols = map[string]bool{
 	"runtime.allgptr": true, "runtime.allglen": true, "runtime.waitReasonStrings": true, "runtime.text": true,
 	"runtime.pclntab": true, "runtime.epclntab": true, "go:func.*": true,
+	"runtime.asyncPreempt": true, "runtime.asyncPreempt.abi0": true,
 }
 
 // goImage finds the runtime of a Go executable that is mapped with bias.
@@ -70,6 +75,11 @@ func (m *image) goImage(bias uint64) (*GoImage, error) {
 	}
 	g.AllgPtr, g.AllgLen, g.WaitReasons = ptr.Value+bias, length.Value+bias, reasons.Value+bias
 	g.NumReasons = int(min(reasons.Size/16, 256))
+	for _, name := range []string{"runtime.asyncPreempt", "runtime.asyncPreempt.abi0"} {
+		if s, ok := m.byName[name]; ok {
+			g.AsyncPreempt, g.AsyncPreemptEnd = s.Value+bias, s.Value+s.Size+bias
+		}
+	}
 	if m.elf.Machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("%s: goroutines of %v programs cannot be read yet; amd64 can", m.path, m.elf.Machine)
 	}
@@ -161,7 +171,7 @@ func readG(d *dwarf.Data, at dwarf.Offset) (Offsets, error) {
 	walk(g, "", 0)
 	for name, dst := range o.fields() {
 		v, ok := fields[name]
-		if !ok && name != "syscallbp" {
+		if !ok && name != "syscallbp" && name != "trackingSeq" {
 			return o, fmt.Errorf("DWARF: runtime.g has no field %s", name)
 		}
 		*dst = v
@@ -175,7 +185,7 @@ func (o *Offsets) fields() map[string]*uint64 {
 		"stack.lo": &o.StackLo, "stack.hi": &o.StackHi, "sched.sp": &o.SchedSP, "sched.pc": &o.SchedPC, "sched.bp": &o.SchedBP,
 		"syscallsp": &o.SyscallSP, "syscallpc": &o.SyscallPC, "syscallbp": &o.SyscallBP,
 		"atomicstatus": &o.Status, "goid": &o.Goid, "waitreason": &o.WaitReason,
-		"parentGoid": &o.ParentGoid, "gopc": &o.GoPC, "startpc": &o.StartPC, "m": &o.M,
+		"trackingSeq": &o.Seq, "parentGoid": &o.ParentGoid, "gopc": &o.GoPC, "startpc": &o.StartPC, "m": &o.M,
 	}
 }
 

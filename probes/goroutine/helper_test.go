@@ -1,0 +1,178 @@
+//go:build linux && amd64
+
+package goroutine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/contention-toolkit/contention/profile"
+)
+
+// builds keeps what was built; TestMain makes and removes it.
+var builds string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if pid := os.Getenv(helperEnv); pid != "" {
+		helper(pid)
+		return 0
+	}
+	dir, err := os.MkdirTemp("", "goroutine")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	builds = dir
+	if code := m.Run(); code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// build compiles the test's target with flags of go build, once for each.
+func build(t testing.TB, flags ...string) string {
+	t.Helper()
+	exe := filepath.Join(builds, "target"+strings.Join(flags, ""))
+	if _, err := os.Stat(exe); err == nil {
+		return exe
+	}
+	cmd := exec.Command("go", append(append([]string{"build", "-o", exe}, flags...), "main.go")...)
+	cmd.Dir = filepath.Join("testdata", "target")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return exe
+}
+
+// target is the test's program, running.
+type target struct {
+	t   testing.TB
+	pid int
+	cmd *exec.Cmd
+	in  io.WriteCloser
+}
+
+func start(t testing.TB, exe string, args ...string) *target {
+	t.Helper()
+	cmd := exec.Command(exe, args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	g := &target{t, cmd.Process.Pid, cmd, in}
+	t.Cleanup(g.end)
+	if s, err := bufio.NewReader(out).ReadString('\n'); err != nil || s != "ready\n" {
+		t.Fatalf("the target says %q: %v", s, err)
+	}
+	return g
+}
+
+func (g *target) end() {
+	if g.cmd.ProcessState != nil {
+		return
+	}
+	g.in.Close()
+	timer := time.AfterFunc(10*time.Second, func() { _ = g.cmd.Process.Kill() })
+	defer timer.Stop()
+	if err := g.cmd.Wait(); err != nil {
+		g.t.Errorf("target: %v", err)
+	}
+}
+
+// begin starts a sampler. A machine that lets nobody read other processes skips
+// the test.
+func begin(t testing.TB, o Options) *Sampler {
+	t.Helper()
+	s, err := Start(context.Background(), o)
+	if errors.Is(err, unix.EPERM) && os.Getenv("CONTENTION_REQUIRE_BPF") != "1" {
+		t.Skipf("needs privileges: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sample samples for a while and checks what holds for every capture.
+func sample(t testing.TB, window time.Duration, o Options) *profile.Capture {
+	t.Helper()
+	s := begin(t, o)
+	select {
+	case <-time.After(window):
+	case <-s.Done():
+	}
+	c, err := s.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, c)
+	return c
+}
+
+// check checks what holds for every capture.
+func check(t testing.TB, c *profile.Capture) {
+	t.Helper()
+	p, a := c.Profile, c.Accounting
+	if err := p.CheckValid(); err != nil {
+		t.Error(err)
+	}
+	if r := a.Residual(); r != 0 {
+		t.Errorf("accounting leaves %d: %+v", r, a)
+	}
+	for _, v := range []struct {
+		value int
+		want  int64
+	}{{blockedValue, a.BlockedNs}, {runnableValue, a.RunnableNs}, {syscallValue, a.SyscallNs}} {
+		if got := p.Total(v.value); got != v.want {
+			t.Errorf("the stacks hold %d %s, the accounting %d", got, p.SampleTypes[v.value].Type, v.want)
+		}
+	}
+	whole, err := c.Slices.Between(p, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range p.SampleTypes {
+		if got, want := whole.Total(v), p.Total(v); got != want {
+			t.Errorf("the slices hold %d %s, the profile %d", got, p.SampleTypes[v].Type, want)
+		}
+	}
+	if c.Cost.CPUNs <= 0 || c.Cost.MemBytes <= 0 {
+		t.Errorf("cost %+v", c.Cost)
+	}
+}
+
+// text renders a stack on one line, outermost function first.
+func text(frames []profile.Frame) string {
+	var names []string
+	for _, f := range frames {
+		names = append([]string{f.Function}, names...)
+	}
+	return strings.Join(names, ";")
+}
