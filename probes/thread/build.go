@@ -38,6 +38,7 @@ func (r *Recorder) build(snap *snapshot, why string) *profile.Capture {
 func (r *Recorder) addSamples(c *profile.Capture) {
 	slices := profile.NewSliceBuilder(profile.SliceWidth)
 	stacks := map[uint64][]uint64{}
+	var shallow, all int64
 	for k, g := range r.series.gains {
 		if g.sum == [3]int64{} {
 			continue
@@ -49,6 +50,12 @@ func (r *Recorder) addSamples(c *profile.Capture) {
 			profile.Label{Key: profile.LabelThread, Value: comm(k.Comm)},
 		)
 		i := c.Profile.Add(stack, labels, g.sum[:]...)
+		if user := stacks[k.UserStack]; len(user) > 0 {
+			all += g.sum[0] + g.sum[1]
+			if len(user) <= shallowDepth {
+				shallow += g.sum[0] + g.sum[1]
+			}
+		}
 		for _, pt := range g.point {
 			if pt.value != [3]int64{} {
 				slices.Add(pt.at, i, pt.value[:]...)
@@ -56,6 +63,23 @@ func (r *Recorder) addSamples(c *profile.Capture) {
 		}
 	}
 	c.Slices = slices.Slices()
+	if w := framePointerWarning(shallow, all); w != "" {
+		c.Warnings = append(c.Warnings, w)
+	}
+}
+
+// shallowDepth is how many user frames a stack has at most when its code keeps
+// no frame pointers: where the thread is, and what a stray register leads to.
+const shallowDepth = 2
+
+// framePointerWarning judges by the time with shallow user stacks among all that
+// with user stacks.
+func framePointerWarning(shallow, all int64) string {
+	if shallow*2 <= all {
+		return ""
+	}
+	return fmt.Sprintf("%d %% of the off-CPU time has user stacks of at most %d frames: the target seems to be built without frame pointers (-fno-omit-frame-pointer for C, C++ and Rust, -XX:+PreserveFramePointer for the JVM)",
+		shallow*100/all, shallowDepth)
 }
 
 // frames are the kernel's frames and then the user's, innermost first.

@@ -204,3 +204,14 @@ func TestComm(t *testing.T) {
 		t.Errorf("comm = %q", got)
 	}
 }
+
+func TestFramePointerWarning(t *testing.T) {
+	for _, c := range []struct {
+		shallow, all int64
+		want         bool
+	}{{0, 0, false}, {0, 10, false}, {5, 10, false}, {6, 10, true}, {10, 10, true}} {
+		if got := framePointerWarning(c.shallow, c.all); (got != "") != c.want {
+			t.Errorf("framePointerWarning(%d, %d) = %q", c.shallow, c.all, got)
+		}
+	}
+}
