@@ -7,7 +7,8 @@ type kinds struct {
 	lock     [256]bool // of waits for a lock
 }
 
-// The runtime lets these be suspended while they run.
+// The runtime lets these be suspended while they run. Releases from 1.23 on have
+// a table of them.
 var runningReasons = map[string]bool{
 	"stopping the world": true, "GC mark termination": true, "garbage collection": true, "garbage collection scan": true,
 	"trace goroutine status": true, "trace proc status": true, "page trace flush": true, "GC assist marking": true,
@@ -20,10 +21,15 @@ var lockReasons = map[string]bool{
 	"sync.Mutex.Lock": true, "sync.RWMutex.Lock": true, "sync.RWMutex.RLock": true, "semacquire": true, "sync.Cond.Wait": true,
 }
 
-func newKinds(reasons []string) kinds {
+// newKinds sorts the wait reasons. running is the runtime's own table of those
+// whose goroutines run, nil where it is not known.
+func newKinds(reasons []string, running []byte) kinds {
 	var k kinds
 	for i, r := range reasons[:min(len(reasons), 256)] {
 		k.spurious[i], k.lock[i] = runningReasons[r], lockReasons[r]
+		if i < len(running) {
+			k.spurious[i] = running[i] != 0
+		}
 	}
 	return k
 }

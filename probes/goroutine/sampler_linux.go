@@ -92,8 +92,15 @@ func (s *Sampler) open() error {
 	if s.reasons, err = s.readReasons(); err != nil {
 		return err
 	}
+	var running []byte
+	if s.image.Suspendable != 0 {
+		running = make([]byte, s.image.NumReasons)
+		if err := s.mem.one(s.image.Suspendable, running); err != nil {
+			return explain(s.opt.PID, err)
+		}
+	}
 	s.tick = ticker{
-		mem: s.mem, image: s.image, kinds: newKinds(s.reasons), plan: newPlan(time.Duration(s.opt.Budget * float64(s.opt.period()))),
+		mem: s.mem, image: s.image, kinds: newKinds(s.reasons, running), plan: newPlan(time.Duration(s.opt.Budget * float64(s.opt.period()))),
 		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), list: list{mem: s.mem, image: s.image}, pieces: pieces{mem: s.mem},
 		walker: walker{maxDepth: s.opt.MaxDepth, asyncLo: s.image.AsyncPreempt, asyncHi: s.image.AsyncPreemptEnd, isFrameless: s.symbols.Frameless},
 	}

@@ -328,6 +328,22 @@ func TestContextEnds(t *testing.T) {
 	check(t, c)
 }
 
+// What is known by name agrees with the runtime's own table.
+func TestRunningReasonsOfTheRuntime(t *testing.T) {
+	g := start(t, build(t), "waits")
+	s, err := prepare(Options{PID: g.pid}.withDefaults())
+	if err != nil {
+		t.Skip(err)
+	}
+	defer s.close()
+	if s.image.Suspendable == 0 {
+		t.Fatal("the runtime's table is not found")
+	}
+	if named := newKinds(s.reasons, nil); named.spurious != s.tick.kinds.spurious {
+		t.Errorf("by name %v, the runtime says %v", named.spurious, s.tick.kinds.spurious)
+	}
+}
+
 // A shared Process stays the caller's.
 func TestSharedProcess(t *testing.T) {
 	g := start(t, build(t), "waits")

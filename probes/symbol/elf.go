@@ -24,7 +24,7 @@ const (
 // image is one ELF file: an executable or a shared library.
 type image struct {
 	path    string // as the process knows it
-	file    *os.File
+	file    io.Closer
 	elf     *elf.File
 	buildID string
 	table   *pclntab // nil when it is not Go
@@ -39,8 +39,14 @@ type symbolRange struct {
 	name       string
 }
 
+// content is an open file.
+type content interface {
+	io.ReaderAt
+	io.Closer
+}
+
 // openImage reads an ELF file; file is closed with the image.
-func openImage(path string, file *os.File) (*image, error) {
+func openImage(path string, file content) (*image, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

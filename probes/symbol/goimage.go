@@ -17,11 +17,14 @@ type GoImage struct {
 	AllgLen     uint64 // runtime.allglen: its length
 	WaitReasons uint64 // runtime.waitReasonStrings: an array of string headers
 	NumReasons  int
+	// Suspendable is runtime.isWaitingForSuspendG, which says by wait reason
+	// which goroutines really run, a byte each; 0 where the release has none.
+	Suspendable uint64
 	// Where runtime.asyncPreempt begins and ends, which the runtime calls where
 	// it interrupts a goroutine; 0 where it is not known.
 	AsyncPreempt, AsyncPreemptEnd uint64
-	Offsets     Offsets
-	FromDWARF   bool // the offsets are the executable's own; else of the release's table
+	Offsets                       Offsets
+	FromDWARF                     bool // the offsets are the executable's own; else of the release's table
 }
 
 // Offsets are byte offsets within runtime.g.
@@ -48,7 +51,7 @@ func (o Offsets) Size() int {
 var goRuntimeSymbols = map[string]bool{
 	"runtime.allgptr": true, "runtime.allglen": true, "runtime.waitReasonStrings": true, "runtime.text": true,
 	"runtime.pclntab": true, "runtime.epclntab": true, "go:func.*": true,
-	"runtime.asyncPreempt": true, "runtime.asyncPreempt.abi0": true,
+	"runtime.isWaitingForSuspendG": true, "runtime.asyncPreempt": true, "runtime.asyncPreempt.abi0": true,
 }
 
 // goImage finds the runtime of a Go executable that is mapped with bias.
@@ -75,6 +78,9 @@ func (m *image) goImage(bias uint64) (*GoImage, error) {
 	}
 	g.AllgPtr, g.AllgLen, g.WaitReasons = ptr.Value+bias, length.Value+bias, reasons.Value+bias
 	g.NumReasons = int(min(reasons.Size/16, 256))
+	if s, ok := m.byName["runtime.isWaitingForSuspendG"]; ok && s.Size == uint64(g.NumReasons) {
+		g.Suspendable = s.Value + bias
+	}
 	for _, name := range []string{"runtime.asyncPreempt", "runtime.asyncPreempt.abi0"} {
 		if s, ok := m.byName[name]; ok {
 			g.AsyncPreempt, g.AsyncPreemptEnd = s.Value+bias, s.Value+s.Size+bias
