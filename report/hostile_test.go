@@ -109,7 +109,7 @@ func control(r rune) bool {
 }
 
 var (
-	rule      = regexp.MustCompile(`^([*_-] *){3,}$`)
+	rule      = regexp.MustCompile(`^((\* *){3,}|(_ *){3,}|(- *){3,})$`)
 	tableRow  = regexp.MustCompile(`^\|.*\|$`)
 	codeSpan  = regexp.MustCompile("`[^`|\\\\\n]+`")
 	escaped   = regexp.MustCompile("\\\\[!-/:-@\\[-`{-~]")
