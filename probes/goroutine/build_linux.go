@@ -55,7 +55,7 @@ func (s *Sampler) build() *profile.Capture {
 		},
 		Loss: map[string]int64{
 			"racy": a.loss.racy, "truncated_stacks": a.loss.truncated, "unreadable": a.loss.unreadable, "no_stack": a.loss.noStack,
-			"stacks_full": a.loss.stacksFull, "slices_full": a.loss.slicesFull, "unsymbolised_samples": unsymbolised, "overrun_ticks": a.overrun, "throttled_ticks": a.throttled,
+			"stacks_full": a.loss.stacksFull, "slices_full": a.loss.slicesFull, "unsymbolised_frames": int64(len(s.unnamed)), "unsymbolised_samples": unsymbolised, "overrun_ticks": a.overrun, "throttled_ticks": a.throttled,
 		},
 		Busiest: s.busiest(), Cost: profile.Cost{CPUNs: int64(s.cpu), MemBytes: a.memory()},
 	}
@@ -93,6 +93,7 @@ func (s *Sampler) frames(e *entry) ([]profile.Frame, bool) {
 		f := s.symbols.Frames(pc, false)
 		if len(f) == 1 && strings.HasPrefix(f[0].Function, "0x") {
 			unknown = true
+			s.unnamed[pc] = true
 		}
 		if i == len(e.pcs)-1 && i > 0 && f[0].Function == "runtime.goexit" {
 			break

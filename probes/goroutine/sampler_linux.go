@@ -36,6 +36,7 @@ type Sampler struct {
 	cpu  time.Duration
 	err  error
 
+	unnamed map[uint64]bool   // addresses that have no symbol
 	entries map[string]string // of wrappers that goroutines begin with: what they call
 
 	once    sync.Once
@@ -67,7 +68,7 @@ func prepare(o Options) (*Sampler, error) {
 		return nil, fmt.Errorf("pidfd_open: %w", err)
 	}
 	s := &Sampler{
-		opt: o, symbols: o.Process, pidfd: pidfd, mem: newMemory(o.PID), entries: map[string]string{},
+		opt: o, symbols: o.Process, pidfd: pidfd, mem: newMemory(o.PID), entries: map[string]string{}, unnamed: map[uint64]bool{},
 		stop: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err := s.open(); err != nil {
@@ -89,6 +90,10 @@ func (s *Sampler) open() error {
 	if s.image, err = s.symbols.Go(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotGo, err)
 	}
+	l := list{mem: s.mem, image: s.image}
+	if err := s.await(&l); err != nil {
+		return err
+	}
 	if s.reasons, err = s.readReasons(); err != nil {
 		return err
 	}
@@ -101,7 +106,7 @@ func (s *Sampler) open() error {
 	}
 	s.tick = ticker{
 		mem: s.mem, image: s.image, kinds: newKinds(s.reasons, running), plan: newPlan(time.Duration(s.opt.Budget * float64(s.opt.period()))),
-		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), list: list{mem: s.mem, image: s.image}, pieces: pieces{mem: s.mem},
+		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), list: l, pieces: pieces{mem: s.mem},
 		walker: walker{maxDepth: s.opt.MaxDepth, asyncLo: s.image.AsyncPreempt, asyncHi: s.image.AsyncPreemptEnd, isFrameless: s.symbols.Frameless},
 	}
 	if err := s.tick.check(); err != nil {
@@ -110,6 +115,22 @@ func (s *Sampler) open() error {
 	s.agg = newAggregate(time.Now())
 	s.tick.agg = s.agg
 	return nil
+}
+
+// await lets a target that has just been started make its first goroutine.
+func (s *Sampler) await(l *list) error {
+	const patience, pause = 2 * time.Second, time.Millisecond
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+		if err := l.refresh(); err != nil || l.count > 0 {
+			return err
+		}
+		switch {
+		case s.ended():
+			return fmt.Errorf("it has ended: %w", unix.ESRCH)
+		case time.Now().After(deadline):
+			return fmt.Errorf("%w: its runtime has started no goroutine within %v", ErrNotGo, patience)
+		}
+	}
 }
 
 func (s *Sampler) close() {

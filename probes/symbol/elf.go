@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -59,7 +60,11 @@ func openImage(path string, file content) (*image, error) {
 	if info, err := buildinfo.Read(file); err == nil {
 		m.goInfo = info
 	}
-	m.table, m.tableOf = m.readTable()
+	if m.table, m.tableOf = m.readTable(); m.table != nil {
+		// The table says more of Go's own functions.
+		m.symbols = slices.DeleteFunc(m.symbols, func(s symbolRange) bool { _, ok := m.table.find(s.start); return ok })
+		m.symbols = slices.Clone(m.symbols)
+	}
 	return m, nil
 }
 
