@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/contention-toolkit/contention/probes/symbol"
 )
 
 // helperEnv makes the test binary a helper: it tries to sample the process
@@ -89,19 +87,5 @@ func TestExplain(t *testing.T) {
 		if got := explain(7, c.err); !strings.Contains(got.Error(), c.want) {
 			t.Errorf("%v: %v; want %q", c.err, got, c.want)
 		}
-	}
-}
-
-// A process that may not be read for its symbols alone is refused likewise.
-func TestOwnProcessIsRefusedByName(t *testing.T) {
-	p, err := symbol.OpenProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	if _, err := p.Go(); err == nil {
-		t.Skip("this test binary has symbols")
-	} else if !strings.Contains(err.Error(), "stripped") {
-		t.Error(err)
 	}
 }

@@ -28,6 +28,7 @@ type ticker struct {
 	plan   plan
 	strata strata
 	rand   *rand.Rand
+	turn   int
 
 	list   list
 	pieces pieces
@@ -71,7 +72,9 @@ func (t *ticker) run(now time.Time, planned time.Duration) error {
 	t.found, t.pcs = t.found[:0], t.pcs[:0]
 	stride := t.plan.stride(len(t.list.all))
 	var err error
-	for from := group * t.rand.IntN(stride); from < len(t.list.all) && err == nil; from += group * stride {
+	// Groups take turns, so that each gets its time after stride ticks.
+	t.turn++
+	for from := group * (t.turn % stride); from < len(t.list.all) && err == nil; from += group * stride {
 		err = t.group(t.list.all[from:min(from+group, len(t.list.all))], int64(stride))
 	}
 	t.settle(int64(stride))
