@@ -97,7 +97,8 @@ func TestPlanSettles(t *testing.T) {
 		if took > perTick*12/10 && took > perTick/2+least+perTick/10 {
 			t.Fatalf("a tick takes %v: %d states of %v ns, %d stacks of %v ns", took, p.states, state, p.stacks, stack)
 		}
-		if took < perTick/3 && p.stacks < goroutines {
+		// Reading every second state may be half of what all would take.
+		if took < perTick/5 && p.stacks < goroutines {
 			t.Fatalf("a tick takes %v only: %d states, %d stacks of %d", took, p.states, p.stacks, goroutines)
 		}
 	})
