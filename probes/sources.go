@@ -1,0 +1,139 @@
+package probes
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contention-toolkit/contention/probes/goroutine"
+	"github.com/contention-toolkit/contention/probes/pprofhttp"
+	"github.com/contention-toolkit/contention/probes/thread"
+	"github.com/contention-toolkit/contention/profile"
+)
+
+// source is one thing under way that turns the window into captures.
+type source interface {
+	// Done is closed when the target has ended.
+	Done() <-chan struct{}
+	// stop ends the window; it is called once.
+	stop() ([]*profile.Capture, []profile.Absent, error)
+}
+
+// The sources that the target itself serves over HTTP.
+var overHTTP = []profile.Source{profile.SourceMutex, profile.SourceBlock, profile.SourceCPU, profile.SourceFgprof}
+
+// Known says whether a source can be asked for.
+func Known(s profile.Source) bool {
+	return s == profile.SourceGoroutines || s == profile.SourceThreads || isHTTP(s)
+}
+
+func isHTTP(s profile.Source) bool {
+	for _, h := range overHTTP {
+		if s == h {
+			return true
+		}
+	}
+	return false
+}
+
+// startSources starts what was asked for. Everything that the target serves
+// over HTTP is one recorder. What cannot be started is noted as absent.
+func (s *Session) startSources(ctx context.Context) []error {
+	var http []profile.Source
+	var reasons []error
+	fail := func(src profile.Source, err error) {
+		s.absent = append(s.absent, profile.Absent{Source: src, Reason: err.Error()})
+		reasons = append(reasons, err)
+	}
+	for _, src := range s.opt.Sources {
+		var started source
+		var err error
+		switch {
+		case isHTTP(src):
+			http = append(http, src)
+			continue
+		case src == profile.SourceGoroutines:
+			started, err = s.startGoroutines(ctx)
+		case src == profile.SourceThreads:
+			started, err = s.startThreads(ctx)
+		default:
+			err = fmt.Errorf("source %q is not known", src)
+		}
+		if err != nil {
+			fail(src, err)
+			continue
+		}
+		s.sources = append(s.sources, started)
+		s.names = append(s.names, string(src))
+	}
+	if len(http) == 0 {
+		return reasons
+	}
+	started, err := s.startHTTP(ctx, http)
+	for _, src := range http {
+		if err != nil {
+			fail(src, err)
+		} else {
+			s.names = append(s.names, string(src))
+		}
+	}
+	if err == nil {
+		s.sources = append(s.sources, started)
+	}
+	return reasons
+}
+
+type goroutineSource struct{ *goroutine.Sampler }
+
+func (s *Session) startGoroutines(ctx context.Context) (source, error) {
+	sampler, err := goroutine.Start(ctx, goroutine.Options{PID: s.opt.PID, Hz: s.opt.Hz, Process: s.symbols})
+	if err != nil {
+		return nil, err
+	}
+	return goroutineSource{sampler}, nil
+}
+
+func (g goroutineSource) stop() ([]*profile.Capture, []profile.Absent, error) {
+	return one(g.Stop())
+}
+
+func one(c *profile.Capture, err error) ([]*profile.Capture, []profile.Absent, error) {
+	if c == nil {
+		return nil, nil, err
+	}
+	return []*profile.Capture{c}, nil, err
+}
+
+type threadSource struct{ *thread.Recorder }
+
+func (s *Session) startThreads(ctx context.Context) (source, error) {
+	opt := thread.Options{PIDs: []int{s.opt.PID}}
+	if p := s.symbols; p != nil {
+		opt.Symbols = func(int) (thread.Resolver, error) { return p, nil }
+	}
+	rec, err := thread.Start(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	return threadSource{rec}, nil
+}
+
+func (t threadSource) stop() ([]*profile.Capture, []profile.Absent, error) {
+	return one(t.Stop())
+}
+
+type httpSource struct{ *pprofhttp.Recorder }
+
+func (s *Session) startHTTP(ctx context.Context, sources []profile.Source) (source, error) {
+	if s.opt.PprofURL == "" {
+		return nil, fmt.Errorf("process %d serves no net/http/pprof that was found on its ports; name it with --pprof URL", s.opt.PID)
+	}
+	rec, err := pprofhttp.Start(ctx, pprofhttp.Options{
+		BaseURL: s.opt.PprofURL, Sources: sources, Duration: s.opt.Duration, GoVersion: s.target.GoVersion,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return httpSource{rec}, nil
+}
+
+func (h httpSource) stop() ([]*profile.Capture, []profile.Absent, error) { return h.Stop() }
