@@ -100,10 +100,13 @@ func (r *runner) attribute(res *result.Result) error {
 				bySource[s] = map[string][]recorded{}
 			}
 			bySource[s][o.Variant] = append(bySource[s][o.Variant], recorded{rec, a})
-			for _, w := range append(a.Warnings, a.ShareWarning()) {
-				if w != "" {
+			if s == profile.SourceGoroutines { // what a run's sources say of its work is the same
+				for _, w := range a.Warnings {
 					res.Warnings = append(res.Warnings, fmt.Sprintf("run %d (%s): %s", o.Index, o.Variant, w))
 				}
+			}
+			if w := a.ShareWarning(); w != "" {
+				res.Warnings = append(res.Warnings, fmt.Sprintf("run %d (%s): %s", o.Index, o.Variant, w))
 			}
 		}
 	}
@@ -225,7 +228,7 @@ func (r *runner) reconcile(sides map[string]map[profile.Source]recorded) []resul
 				Sampler: lockPerMessage(sources, profile.SourceGoroutines, op),
 				Block:   lockPerMessage(sources, profile.SourceBlock, op),
 				Mutex:   lockPerMessage(sources, profile.SourceMutex, op),
-				Note:    "the mutex profile charges the operation that unlocked, the others the one that waited",
+				Note:    "blocked time only; the block profile ends a wait when the lock is handed on, the sampler sees it at its ticks; the mutex profile charges the operation that unlocked, the others the one that waited",
 			})
 		}
 		sort.Slice(rows, func(i, j int) bool {
@@ -252,7 +255,7 @@ func (r *runner) conclude(res *result.Result) {
 	n := res.Headline.Throughput.N
 	if r.o.Quick {
 		res.DecideCommand = "contention ab " + r.o.Spec.Name
-		res.Warnings = append([]string{fmt.Sprintf("descriptive, too few runs: %d unprofiled per side; `%s` makes %d", n, res.DecideCommand, r.o.Spec.Runs.Unprofiled)}, res.Warnings...)
+		res.Warnings = append([]string{fmt.Sprintf("descriptive, too few runs: %d unprofiled per side; %s makes %d", n, res.DecideCommand, r.o.Spec.Runs.Unprofiled)}, res.Warnings...)
 	}
 	if res.Scenario.MeasuredSeconds < 10 {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("short windows (%.0f s): such runs have shown differences that longer ones did not", res.Scenario.MeasuredSeconds))

@@ -15,6 +15,7 @@ func headline(runs []result.Run) result.Headline {
 	}
 	return result.Headline{
 		Throughput:        of("msgs/s", func(r result.Run) *float64 { return &r.Throughput }),
+		Delivered:         of("msgs/s", deliveredRate),
 		PublishP50:        of("ms", func(r result.Run) *float64 { return r.PublishMs.P50 }),
 		PublishP99:        of("ms", func(r result.Run) *float64 { return r.PublishMs.P99 }),
 		EndToEndP50:       of("ms", func(r result.Run) *float64 { return r.EndToEndMs.P50 }),
@@ -23,6 +24,14 @@ func headline(runs []result.Run) result.Headline {
 		QueueDelayWakeP50: of("ms", func(r result.Run) *float64 { return r.QueueDelayMs["wake"].P50 }),
 		BrokerCPU:         of("ns/msg", func(r result.Run) *float64 { return r.CPUNsPerMsg.Broker }),
 	}
+}
+
+// deliveredRate is what consumers received inside the window.
+func deliveredRate(r result.Run) *float64 {
+	if r.WindowSeconds <= 0 {
+		return nil
+	}
+	return result.Float(float64(r.Delivered) / r.WindowSeconds)
 }
 
 func endToEndOverhead(r result.Run) *float64 {

@@ -149,6 +149,7 @@ type Delivery struct {
 // unprofiled runs.
 type Headline struct {
 	Throughput        Effect `json:"throughput"`           // messages per second
+	Delivered         Effect `json:"delivered"`            // messages per second received inside the window
 	PublishP50        Effect `json:"publish_p50"`          // milliseconds
 	PublishP99        Effect `json:"publish_p99"`          // milliseconds
 	EndToEndP50       Effect `json:"end_to_end_p50"`       // milliseconds

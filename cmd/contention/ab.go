@@ -197,7 +197,7 @@ func experimentGraphs(res *result.Result, dir string) []plannedGraph {
 			make(p.prefix+"after.svg", fmt.Sprintf("After (%s): off-CPU time per message, %s plane.", after.Name, plane),
 				graphSpec{source: p.source, before: a, names: [2]string{after.Name}, title: res.Experiment + ": after, " + after.Name}),
 			make(p.prefix+"diff.svg", fmt.Sprintf("The difference: what grew and what shrank per message, %s plane.", plane),
-				graphSpec{source: p.source, before: b, after: a, names: [2]string{before.Name, after.Name}, title: fmt.Sprintf("%s: %s → %s", res.Experiment, before.Name, after.Name)}))
+				graphSpec{source: p.source, sameBuild: true, before: b, after: a, names: [2]string{before.Name, after.Name}, title: fmt.Sprintf("%s: %s → %s", res.Experiment, before.Name, after.Name)}))
 	}
 	return out
 }

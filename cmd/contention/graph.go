@@ -29,6 +29,7 @@ type graphSpec struct {
 	values        []string // sample types to sum, none for the graph's default
 	idle          bool
 	application   []string
+	sameBuild     bool // both sides ran one executable: names are joined as recorded
 	notes         []string
 }
 
@@ -50,6 +51,9 @@ func newGraph(s graphSpec) (*graph, error) {
 	}
 	plane := s.source.Plane()
 	g.opt = flamegraph.Options{Values: s.values, Application: c.Application, TrimScheduler: true}
+	if s.sameBuild {
+		g.opt.Names = flamegraph.NamesRaw
+	}
 	if !s.idle {
 		g.opt.Keep = func(frames []profile.Frame, l profile.Labels) bool {
 			a := c.Classify(analysis.Stack{Plane: plane, Reason: l.Get(profile.LabelReason), Thread: l.Get(profile.LabelThread), Frames: frames})
