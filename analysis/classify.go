@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/contention-toolkit/contention/profile"
 )
@@ -71,11 +72,21 @@ func (c *Classifier) Classify(s Stack) Attributes {
 	fill(&a.Idle, IdleUnknown)
 	for _, f := range s.Frames {
 		if c.Application(f) {
-			a.Site, a.SiteFile, a.SiteLine = f.Function, f.File, f.Line
+			a.Site, a.SiteFile, a.SiteLine = elideTypes(f.Function), f.File, f.Line
 			break
 		}
 	}
 	return a
+}
+
+// elideTypes writes the type parameters of a generic function as [...], as the
+// Go runtime does: sources differ in whether they spell them out.
+func elideTypes(function string) string {
+	open, end := strings.IndexByte(function, '['), strings.LastIndexByte(function, ']')
+	if open <= 0 || end < open {
+		return function
+	}
+	return function[:open] + "[...]" + function[end+1:]
 }
 
 func fill(dst *string, v string) {

@@ -18,6 +18,7 @@ type metric struct {
 
 var metrics = []metric{
 	{"throughput", true, func(h *result.Headline) result.Effect { return h.Throughput }, func(r *result.Run) *float64 { return &r.Throughput }, "msgs/s", "higher"},
+	{"delivered in the window", true, func(h *result.Headline) result.Effect { return h.Delivered }, deliveredRate, "delivered-msgs/s", "higher"},
 	{"publish p50", true, func(h *result.Headline) result.Effect { return h.PublishP50 }, func(r *result.Run) *float64 { return r.PublishMs.P50 }, "p50-publish-ms", "lower"},
 	{"publish p99", true, func(h *result.Headline) result.Effect { return h.PublishP99 }, func(r *result.Run) *float64 { return r.PublishMs.P99 }, "p99-publish-ms", "lower"},
 	{"end-to-end p50", true, func(h *result.Headline) result.Effect { return h.EndToEndP50 }, func(r *result.Run) *float64 { return r.EndToEndMs.P50 }, "p50-e2e-ms", "lower"},
@@ -25,6 +26,13 @@ var metrics = []metric{
 	{"end-to-end p50 over publish p50", false, func(h *result.Headline) result.Effect { return h.EndToEndOverhead }, endToEndOverPublish, "p50-e2e-over-publish-ms", "lower"},
 	{"wake-up p50 in the executor's queue", false, func(h *result.Headline) result.Effect { return h.QueueDelayWakeP50 }, func(r *result.Run) *float64 { return r.QueueDelayMs["wake"].P50 }, "p50-wake-queue-ms", "lower"},
 	{"broker CPU", false, func(h *result.Headline) result.Effect { return h.BrokerCPU }, func(r *result.Run) *float64 { return r.CPUNsPerMsg.Broker }, "cpu-ns/msg", "lower"},
+}
+
+func deliveredRate(r *result.Run) *float64 {
+	if r.WindowSeconds <= 0 {
+		return nil
+	}
+	return result.Float(float64(r.Delivered) / r.WindowSeconds)
 }
 
 func endToEndOverPublish(r *result.Run) *float64 {
