@@ -42,7 +42,7 @@ func TestBenchfmtReadsBack(t *testing.T) {
 						t.Errorf("%s is %v %v, want %v", unit, v, ok, want)
 					}
 				}
-				if len(rec.Values) != 9 {
+				if len(rec.Values) != 10 {
 					t.Errorf("%d values: %v", len(rec.Values), rec.Values)
 				}
 			}

@@ -71,9 +71,6 @@ func (f *abFlags) run(ctx context.Context, stdout, stderr io.Writer, name string
 	if opt.Dir == "" {
 		opt.Dir = spec.Name + "-" + time.Now().Format("20060102-150405")
 	}
-	if opt.Self, err = os.Executable(); err != nil {
-		return fmt.Errorf("find this executable: %w", err)
-	}
 	if opt.Rules, err = analysis.BuiltinRules(); err != nil {
 		return err
 	}
@@ -85,6 +82,11 @@ func (f *abFlags) run(ctx context.Context, stdout, stderr io.Writer, name string
 			return usageError("--%s %q: %w", c.flag, c.text, err)
 		}
 	}
+	var remove func()
+	if opt.Self, remove, err = selfWithSymbols(ctx, stderr); err != nil {
+		return err
+	}
+	defer remove()
 	meter := newMeter(stderr)
 	opt.Progress = meter.update
 	res, err := experiment.Run(ctx, opt)
