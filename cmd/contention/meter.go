@@ -17,7 +17,6 @@ type meter struct {
 	w        io.Writer
 	terminal bool
 	started  time.Time
-	last     string
 }
 
 func newMeter(w io.Writer) *meter {
