@@ -83,22 +83,15 @@ func newTopView(rec *profile.Recording, attrs []*analysis.Attribution, idle bool
 			t.Loss = info.Loss
 		}
 		v.Tables = append(v.Tables, t)
-		for _, w := range append(a.Warnings, a.ShareWarning()) {
-			if w != "" && !contains(v.Warnings, w) {
-				v.Warnings = append(v.Warnings, w)
-			}
+		// What is said of a recording's work is the same for every source.
+		if len(v.Tables) == 1 {
+			v.Warnings = append(v.Warnings, a.Warnings...)
+		}
+		if w := a.ShareWarning(); w != "" {
+			v.Warnings = append(v.Warnings, w)
 		}
 	}
 	return v
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 var charges = map[profile.Source]string{
