@@ -104,7 +104,7 @@ func (w WorkCounter) Delta() float64 {
 	return w.End - w.Start
 }
 
-// Work returns the counter of a role, nil when it was not recorded.
+// WorkOf returns the counter of a role, nil when it was not recorded.
 func (m *Meta) WorkOf(role string) *WorkCounter {
 	for i := range m.Work {
 		if m.Work[i].Role == role {

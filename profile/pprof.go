@@ -13,6 +13,13 @@ import (
 // MaxEncoded bounds what Read accepts, before and after decompression, in bytes.
 const MaxEncoded = 256 << 20
 
+// Bounds on what a decoded profile may unfold to: samples share locations, and
+// locations hold any number of lines, so a small file can name very many frames.
+const (
+	maxStackFrames = 1 << 14
+	maxFrames      = 1 << 26 // over all samples
+)
+
 // Write encodes p as a gzipped pprof file that `go tool pprof` opens. Samples
 // keep their order. Frames that were inlined share a location with the frame
 // they were inlined into, so that listings show both.
@@ -167,8 +174,16 @@ func FromPprof(in *pprof.Profile) (*Profile, error) {
 		p.Start = time.Unix(0, in.TimeNanos)
 	}
 	p.Duration = time.Duration(in.DurationNanos)
-	for _, s := range in.Sample {
-		var frames []Frame
+	total := 0
+	for i, s := range in.Sample {
+		n := 0
+		for _, l := range s.Location {
+			n += max(len(l.Line), 1)
+		}
+		if total += n; n > maxStackFrames || total > maxFrames {
+			return nil, fmt.Errorf("decode profile: sample %d has a stack of %d frames, %d with those before it: more than %d a stack or %d in all are not read", i, n, total, maxStackFrames, maxFrames)
+		}
+		frames := make([]Frame, 0, n)
 		for _, l := range s.Location {
 			frames = append(frames, locationFrames(l)...)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	pprof "github.com/google/pprof/profile"
 	"pgregory.net/rapid"
 
 	"github.com/contention-toolkit/contention/profile"
@@ -117,6 +118,24 @@ func TestCheckValid(t *testing.T) {
 		if err := p.CheckValid(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: error is %v", name, err)
 		}
+	}
+}
+
+// A small file that repeats one location very often is refused, not unfolded.
+func TestReadBoundsStacks(t *testing.T) {
+	loc := &pprof.Location{ID: 1, Address: 1}
+	in := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "blocked", Unit: "nanoseconds"}}, Location: []*pprof.Location{loc}}
+	deep := &pprof.Sample{Value: []int64{1}}
+	for range 1 << 15 {
+		deep.Location = append(deep.Location, loc)
+	}
+	in.Sample = []*pprof.Sample{deep}
+	var buf bytes.Buffer
+	if err := in.Write(&buf); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := profile.Read(&buf); err == nil || !strings.Contains(err.Error(), "32768 frames") {
+		t.Errorf("error is %v, want one that names the stack's depth", err)
 	}
 }
 
