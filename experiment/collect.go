@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 
@@ -100,14 +101,14 @@ func (r *runner) attribute(res *result.Result) error {
 				bySource[s] = map[string][]recorded{}
 			}
 			bySource[s][o.Variant] = append(bySource[s][o.Variant], recorded{rec, a})
-			if s == profile.SourceGoroutines { // what a run's sources say of its work is the same
-				for _, w := range a.Warnings {
-					res.Warnings = append(res.Warnings, fmt.Sprintf("run %d (%s): %s", o.Index, o.Variant, w))
-				}
-			}
 			if w := a.ShareWarning(); w != "" {
 				res.Warnings = append(res.Warnings, fmt.Sprintf("run %d (%s): %s", o.Index, o.Variant, w))
 			}
+		}
+	}
+	for _, side := range []string{result.Before, result.After} {
+		if w := workWarning(side, attributions(bySource[profile.SourceGoroutines][side])); w != "" {
+			res.Warnings = append(res.Warnings, w)
 		}
 	}
 	for _, s := range []profile.Source{profile.SourceGoroutines, profile.SourceThreads} {
@@ -115,6 +116,21 @@ func (r *runner) attribute(res *result.Result) error {
 	}
 	res.Reconciliation = r.reconcile(reconcile)
 	return nil
+}
+
+// workWarning says where messages acknowledged and messages delivered in a
+// side's profiled windows differ by more than 1 %, "" where they do not.
+func workWarning(side string, runs []*analysis.Attribution) string {
+	var published, delivered float64
+	for _, a := range runs {
+		published += a.Published
+		delivered += a.Delivered
+	}
+	if published <= 0 || delivered <= 0 || math.Abs(delivered/published-1) <= 0.01 {
+		return ""
+	}
+	return fmt.Sprintf("%s: %.0f messages were acknowledged and %.0f delivered in the profiled windows, %.1f %% apart: figures per message count those acknowledged",
+		side, published, delivered, 100*math.Abs(delivered/published-1))
 }
 
 // compare adds the waits, accounting and overhead of one source.
