@@ -201,6 +201,19 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
+func TestParseCPUs(t *testing.T) {
+	for text, want := range map[string]string{"": "[]", "0": "[0]", "0,2-4": "[0 2 3 4]", "3-3": "[3]"} {
+		if got, err := parseCPUs(text); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%q is %v, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"x", "4-2", "0,", "-1", "99999999"} {
+		if got, err := parseCPUs(text); err == nil {
+			t.Errorf("%q was accepted as %v", text, got)
+		}
+	}
+}
+
 // Every command has an example, and its flags and arguments are such as the
 // command takes.
 func TestExamplesAreTrue(t *testing.T) {
