@@ -258,7 +258,7 @@ primary-operation: executor queue offer
 scenario: iot-telemetry-max-rate
 before: {name: direct, broker: {handoff: direct}}
 after: {name: batched, broker: {handoff: batched}}
-runs: {unprofiled: 1, profiled: 1, reconciliation: 1, warmup-messages: 20000, duration: 1s}
+runs: {unprofiled: 1, profiled: 1, reconciliation: 1, warmup-messages: 20000, duration: 3s}
 quick: {unprofiled: 1, profiled: 1, duration: 1s}
 timeout: 1m
 `), 0o600); err != nil {
