@@ -107,9 +107,7 @@ func TestContextEnds(t *testing.T) {
 	g := start(t, build(t), "waits")
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := Start(ctx, Options{PID: g.pid})
-	if err != nil {
-		t.Skip(err)
-	}
+	permitted(t, err)
 	cancel()
 	<-s.done
 	select {
@@ -128,9 +126,7 @@ func TestContextEnds(t *testing.T) {
 func TestRunningReasonsOfTheRuntime(t *testing.T) {
 	g := start(t, build(t), "waits")
 	s, err := prepare(Options{PID: g.pid}.withDefaults())
-	if err != nil {
-		t.Skip(err)
-	}
+	permitted(t, err)
 	defer s.close()
 	if s.image.Suspendable == 0 {
 		t.Fatal("the runtime's table is not found")

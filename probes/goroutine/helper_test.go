@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/contention-toolkit/contention/internal/testutil"
 	"io"
 	"os"
 	"os/exec"
@@ -106,17 +107,24 @@ func (g *target) end() {
 	}
 }
 
+// permitted fails the test on an error, except that where reading other
+// processes is refused it skips, as RequireBPF does.
+func permitted(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, unix.EPERM) {
+		testutil.RequireBPF(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // begin starts a sampler. A machine that lets nobody read other processes skips
 // the test.
 func begin(t testing.TB, o Options) *Sampler {
 	t.Helper()
 	s, err := Start(context.Background(), o)
-	if errors.Is(err, unix.EPERM) && os.Getenv("CONTENTION_REQUIRE_BPF") != "1" {
-		t.Skipf("needs privileges: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	permitted(t, err)
 	return s
 }
 

@@ -4,7 +4,9 @@ package goroutine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"github.com/contention-toolkit/contention/internal/testutil"
 	"os"
 	"os/exec"
 	"strings"
@@ -34,7 +36,7 @@ func helper(pid string) {
 // Another user's process is refused, with what is missing.
 func TestWithoutPrivileges(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to become another user")
+		testutil.RequireBPF(t, errors.New("needs root, to become another user"))
 	}
 	g := start(t, build(t), "waits")
 	exe, err := os.ReadFile("/proc/self/exe")

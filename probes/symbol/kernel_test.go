@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"errors"
+	"github.com/contention-toolkit/contention/internal/testutil"
 	"os"
 	"runtime"
 	"strings"
@@ -84,14 +85,12 @@ func TestOpenKernel(t *testing.T) {
 	}
 	k, err := OpenKernel()
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip(err)
+		testutil.RequireBPF(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if k.Hidden() != nil {
-		t.Skip(k.Hidden())
-	}
+	testutil.RequireBPF(t, k.Hidden())
 	for i, n := range k.names {
 		if n == "schedule" {
 			if f := k.Frames(k.starts[i]+1, false)[0]; f.Function != "schedule" || !f.Kernel() {
