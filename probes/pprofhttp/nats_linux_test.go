@@ -39,14 +39,18 @@ func TestLiveBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
+	opened := load.Counts()
 	r := start(t, Options{BaseURL: found.Pprof[0]})
-	waitUntil(t, "100,000 messages in the window", func() bool { return load.Counts().Acked-before.Acked >= 100_000 })
+	waitUntil(t, "100,000 messages in the window", func() bool { return load.Counts().Acked-opened.Acked >= 100_000 })
 	captures, absent := stop(t, r)
 	published := w.Stop()
 	after := load.Stop(t)
 
-	if len(published) != 1 || published[0].Delta() < 100_000 || published[0].Delta() > float64(after.Sent-before.Acked) {
-		t.Errorf("published %+v, though 100,000 to %d were acknowledged", published, after.Sent-before.Acked)
+	// What is acknowledged after the first read may have been stored before it:
+	// all that was in flight, 64 messages on each of 100 connections.
+	const inFlight = 100 * 64
+	if len(published) != 1 || published[0].Delta() < 100_000-inFlight || published[0].Delta() > float64(after.Sent-before.Acked) {
+		t.Errorf("published %+v, though %d to %d were acknowledged", published, 100_000-inFlight, after.Sent-before.Acked)
 	}
 	// nats-server never turns the mutex profile on.
 	if len(absent) != 1 || absent[0].Source != profile.SourceMutex || !strings.Contains(absent[0].Reason, "profiling is off in the target") {
