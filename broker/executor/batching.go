@@ -38,6 +38,8 @@ type BatchOptions[T any] struct {
 	MaxWeight int64
 	// Chunk is the number of tasks per chunk of the queue; 0 = 512.
 	Chunk int
+	// Eager makes the queue at once instead of by the first task.
+	Eager bool
 	// Sizes, when set, receives the number of tasks of each batch that ran any.
 	Sizes *stats.Histogram
 }
@@ -82,7 +84,11 @@ func NewBatching[T any](d Delegate, o BatchOptions[T]) (*Batching[T], error) {
 			slog.Error("batched task panicked", "panic", p, "stack", string(debug.Stack()))
 		}
 	}
-	return &Batching[T]{o: o, delegate: d}, nil
+	b := &Batching[T]{o: o, delegate: d}
+	if o.Eager {
+		b.create()
+	}
+	return b, nil
 }
 
 // Limits returns the item and weight limits; 0 weight = none.
@@ -96,6 +102,14 @@ func (b *Batching[T]) Limits() (items int, weight int64) {
 // Created reports whether the queue exists, that is, whether a task was ever
 // submitted.
 func (b *Batching[T]) Created() bool { return b.queue.Load() != nil }
+
+// Pending returns the number of tasks submitted and not taken by a batch.
+func (b *Batching[T]) Pending() int {
+	if q := b.queue.Load(); q != nil {
+		return q.Len()
+	}
+	return 0
+}
 
 // Submit hands t over. An error means that t has not run and will not: it was
 // this caller's batch that the delegate rejected. Otherwise t runs, or goes to

@@ -40,10 +40,11 @@ const (
 	Wake          // a waiting cursor learns of new entries
 	Read          // a read of entries and what follows from it, dispatch included
 	Dispatch      // a request to read more
+	AddComplete   // the completions of one group commit
 	NumKinds
 )
 
-var kindNames = [NumKinds]string{"other", "add", "add_batch", "wake", "read", "dispatch"}
+var kindNames = [NumKinds]string{"other", "add", "add_batch", "wake", "read", "dispatch", "add_complete"}
 
 // String returns the label used in metrics.
 func (k Kind) String() string {
