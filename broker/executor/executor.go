@@ -34,13 +34,13 @@ func (f Func) Run() { f() }
 type Kind uint8
 
 const (
-	Other    Kind = iota
-	Add           // one message's append, submitted on its own
-	AddBatch      // a batch of adds (the adds themselves are observed as Add)
-	Wake          // a waiting cursor learns of new entries
-	Read          // a read of entries and what follows from it, dispatch included
-	Dispatch      // a request to read more
-	AddComplete   // the completions of one group commit
+	Other       Kind = iota
+	Add              // one message's append, submitted on its own
+	AddBatch         // a batch of adds (the adds themselves are observed as Add)
+	Wake             // a waiting cursor learns of new entries
+	Read             // a read of entries and what follows from it, dispatch included
+	Dispatch         // a request to read more
+	AddComplete      // the completions of one group commit
 	NumKinds
 )
 
