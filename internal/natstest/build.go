@@ -1,7 +1,7 @@
-// Package natstest runs an unmodified nats-server for tests: a live broker that
-// is not ours. It builds the server from the module under testdata/natsserver,
-// starts it as a process of its own on loopback with random ports, and publishes
-// to it over the NATS protocol.
+// Package natstest runs an unmodified nats-server for tests and comparisons: a
+// live broker that is not ours. It builds the server from the module under
+// testdata/natsserver, starts it as a process of its own on loopback with random
+// ports, and publishes to it over the NATS protocol.
 package natstest
 
 import (
@@ -30,11 +30,22 @@ var built struct {
 // and kept in the user's cache directory.
 func Build(t testing.TB) string {
 	t.Helper()
-	built.once.Do(func() { built.path, built.err = build() })
-	if built.err != nil {
-		t.Fatalf("build nats-server: %v", built.err)
+	path, err := Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return built.path
+	return path
+}
+
+// Executable is Build for what is not a test. The working directory must be
+// inside the toolkit's module.
+func Executable() (string, error) {
+	built.once.Do(func() {
+		if built.path, built.err = build(); built.err != nil {
+			built.err = fmt.Errorf("build nats-server: %w", built.err)
+		}
+	})
+	return built.path, built.err
 }
 
 func build() (string, error) {

@@ -92,7 +92,7 @@ func TestServerIsUnmodified(t *testing.T) {
 func TestServerDies(t *testing.T) {
 	s := Start(t, Options{})
 	p := s.Publish(t, Load{Conns: 5})
-	if err := s.cmd.Process.Kill(); err != nil {
+	if err := s.process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-p.ended

@@ -8,10 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/contention-toolkit/contention/internal/child"
 )
 
 // Options says how the server runs. The zero value is a server with JetStream
@@ -25,9 +25,14 @@ type Options struct {
 	Env []string
 	// Ready bounds the start; 0 means 30 s.
 	Ready time.Duration
+	// CPUs pins the server; nil leaves it everywhere. Linux only.
+	CPUs []int
+	// MaxBuffered is how many messages of one stream may wait in the server to
+	// be stored; 0 means the server's default.
+	MaxBuffered int
 }
 
-// Server is a running nats-server. The test's cleanup stops it.
+// Server is a running nats-server.
 type Server struct {
 	PID      int
 	Addr     string // of clients: host:port
@@ -36,28 +41,15 @@ type Server struct {
 	Exe      string // its executable
 	Log      string // the path of its log
 
-	cmd      *exec.Cmd
-	exited   chan struct{} // closed when the process is gone
-	exit     error         // why, once exited is closed
-	stopOnce sync.Once
+	process *child.Child
 }
 
 // Start builds the server, runs it and waits until it serves all its ports.
+// The test's cleanup stops it.
 func Start(t testing.TB, o Options) *Server {
 	t.Helper()
-	exe := Build(t)
-	dir := t.TempDir()
-	conf := filepath.Join(dir, "server.conf")
-	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nhttp: \"127.0.0.1:-1\"\nprof_port: -1\nprof_block_rate: %d\nports_file_dir: %q\nlog_file: %q\njetstream { store_dir: %q }\n",
-		o.BlockRate, dir, filepath.Join(dir, "server.log"), filepath.Join(dir, "store"))
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &Server{Exe: exe, Log: filepath.Join(dir, "server.log"), exited: make(chan struct{})}
-	s.cmd = exec.Command(exe, "-c", conf)
-	s.cmd.Env = append(os.Environ(), o.Env...)
-	s.cmd.SysProcAttr = dieWithParent()
-	if err := s.run(); err != nil {
+	s, err := Launch(Build(t), t.TempDir(), o)
+	if err != nil {
 		t.Fatalf("start nats-server: %v", err)
 	}
 	t.Cleanup(func() {
@@ -67,36 +59,44 @@ func Start(t testing.TB, o Options) *Server {
 			t.Logf("nats-server's log ends:\n%s", log[max(0, len(log)-2000):])
 		}
 	})
-	if o.Ready <= 0 {
-		o.Ready = 30 * time.Second
-	}
-	s.awaitPorts(t, filepath.Join(dir, fmt.Sprintf("%s_%d.ports", filepath.Base(exe), s.PID)), time.Now().Add(o.Ready))
 	return s
 }
 
-// run starts the process from a thread that lives as long as it does: a death
-// signal is sent when the thread that forked is gone, not the process.
-func (s *Server) run() error {
-	started := make(chan error)
-	go func() {
-		lockThread()
-		err := s.cmd.Start()
-		if err == nil {
-			s.PID = s.cmd.Process.Pid
-		}
-		started <- err
-		if err == nil {
-			s.exit = s.cmd.Wait()
-		}
-		close(s.exited)
-	}()
-	return <-started
+// Launch runs the executable that [Executable] returned and waits until it
+// serves all its ports. It keeps its configuration, log and streams in dir.
+// The caller ends it with [Server.Close].
+func Launch(exe, dir string, o Options) (*Server, error) {
+	conf := filepath.Join(dir, "server.conf")
+	buffered := ""
+	if o.MaxBuffered > 0 {
+		buffered = fmt.Sprintf(", max_buffered_msgs: %d", o.MaxBuffered)
+	}
+	text := fmt.Sprintf("listen: \"127.0.0.1:-1\"\nhttp: \"127.0.0.1:-1\"\nprof_port: -1\nprof_block_rate: %d\nports_file_dir: %q\nlog_file: %q\njetstream { store_dir: %q%s }\n",
+		o.BlockRate, dir, filepath.Join(dir, "server.log"), filepath.Join(dir, "store"), buffered)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe, "-c", conf)
+	cmd.Env = append(os.Environ(), o.Env...)
+	p, err := child.Start(cmd, child.Options{CPUs: o.CPUs})
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{PID: p.PID, Exe: exe, Log: filepath.Join(dir, "server.log"), process: p}
+	if o.Ready <= 0 {
+		o.Ready = 30 * time.Second
+	}
+	file := filepath.Join(dir, fmt.Sprintf("%s_%d.ports", filepath.Base(exe), s.PID))
+	if err := s.awaitPorts(file, time.Now().Add(o.Ready)); err != nil {
+		_ = s.Close() // err says more
+		return nil, err
+	}
+	return s, nil
 }
 
 // awaitPorts waits for the file in which the server tells its ports, which it
 // writes when it listens on all of them, and then for an answer.
-func (s *Server) awaitPorts(t testing.TB, file string, deadline time.Time) {
-	t.Helper()
+func (s *Server) awaitPorts(file string, deadline time.Time) error {
 	var ports struct{ Nats, Monitoring, Profile []string }
 	var err error
 	for {
@@ -108,16 +108,16 @@ func (s *Server) awaitPorts(t testing.TB, file string, deadline time.Time) {
 			s.Addr = strings.TrimPrefix(ports.Nats[0], "nats://")
 			s.PprofURL, s.VarzURL = ports.Profile[0]+"/debug/pprof", ports.Monitoring[0]+"/varz"
 			if err = answers(s.VarzURL); err == nil {
-				return
+				return nil
 			}
 		}
 		select {
-		case <-s.exited:
-			t.Fatalf("nats-server ended while starting: %v", s.exit)
+		case <-s.Exited():
+			return fmt.Errorf("nats-server ended while starting: %w", s.process.Err())
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("nats-server is not ready in time: %s: %v", file, err)
+			return fmt.Errorf("nats-server is not ready in time: %s: %w", file, err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -137,20 +137,15 @@ func answers(url string) error {
 }
 
 // Exited is closed when the process is gone.
-func (s *Server) Exited() <-chan struct{} { return s.exited }
+func (s *Server) Exited() <-chan struct{} { return s.process.Exited() }
 
-// Stop ends the server: gently, and after five seconds by force. Further calls
-// do nothing.
+// Close ends the server: gently, and after five seconds by force, which is an
+// error. Further calls return the same.
+func (s *Server) Close() error { return s.process.Stop(5 * time.Second) }
+
+// Stop is Close for a test.
 func (s *Server) Stop(t testing.TB) {
-	s.stopOnce.Do(func() {
-		// An error means that it is gone already.
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-s.exited:
-		case <-time.After(5 * time.Second):
-			t.Errorf("nats-server (PID %d) did not end within 5s of SIGTERM; killed", s.PID)
-			_ = s.cmd.Process.Kill()
-			<-s.exited
-		}
-	})
+	if err := s.Close(); err != nil {
+		t.Errorf("stop nats-server: %v", err)
+	}
 }
