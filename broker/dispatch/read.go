@@ -225,6 +225,13 @@ func (d *Dispatcher) dropGone(ids []int64, got []ledger.Entry) {
 	d.replay.removeAll(gone)
 }
 
+func (cb callbacks) ReplayFailed(err error) {
+	cb.d.mu.Lock()
+	defer cb.d.mu.Unlock()
+	cb.d.replayIDs = nil // they stay in the replay set
+	cb.d.readFailed(err)
+}
+
 func (cb callbacks) ReadFailed(err error) {
 	cb.d.mu.Lock()
 	defer cb.d.mu.Unlock()

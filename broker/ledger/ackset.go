@@ -56,3 +56,23 @@ func (s *ackSet) advance(mark int64) int64 {
 	}
 	return mark
 }
+
+// ranges returns the runs of entries in the set from entry from on.
+func (s *ackSet) ranges(from int64) [][2]int64 {
+	var out [][2]int64
+	end := s.base + 64*int64(len(s.words))
+	for n := max(from, s.base); n < end; n++ {
+		w := s.words[(n-s.base)/64] >> ((n - s.base) % 64)
+		if w == 0 { // nothing more in this word
+			n = (n | 63)
+			continue
+		}
+		n += int64(bits.TrailingZeros64(w))
+		first := n
+		for n+1 < end && s.has(n+1) {
+			n++
+		}
+		out = append(out, [2]int64{first, n})
+	}
+	return out
+}

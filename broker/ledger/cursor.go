@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/contention-toolkit/contention/broker/executor"
 )
 
 // Entry is an entry read. Data may be kept and must not be changed.
@@ -15,6 +13,11 @@ type Entry struct {
 	ID       int64
 	Data     []byte
 	Messages int32
+	// Index is the number in the topic of the entry's last message, from 0.
+	Index int64
+	// Timestamp is when the broker took the entry, in ms since 1970; 0 unless
+	// Config.Timestamps is set.
+	Timestamp int64
 }
 
 // ReadCallback receives what a read found, on the ledger's executor.
@@ -25,6 +28,8 @@ type ReadCallback interface {
 	// EntriesReplayed gets what still exists, and is not acknowledged, of the
 	// entries asked for; perhaps nothing.
 	EntriesReplayed([]Entry)
+	// ReplayFailed means that none of the entries asked for could be read.
+	ReplayFailed(error)
 	// ReadFailed means that the pending read will not complete. It runs on the
 	// executor or a goroutine of the ledger's, never inside AsyncReadOrWait.
 	ReadFailed(error)
@@ -36,9 +41,10 @@ var ErrReadPending = errors.New("cursor has a read pending")
 // Cursor is a subscription's place in a ledger: what it reads next, and what it
 // has acknowledged.
 type Cursor struct {
-	Name   string
-	ledger *Ledger
-	cb     ReadCallback
+	Name    string
+	Durable bool
+	ledger  *Ledger
+	cb      ReadCallback
 
 	// mu guards acked and every change of markDelete.
 	mu         sync.RWMutex
@@ -48,11 +54,13 @@ type Cursor struct {
 	start      int64        // first entry that the cursor covers
 
 	readPos atomic.Int64 // next entry to read
+	dirty   atomic.Bool  // acknowledged since the state was last asked for
 
 	// The one normal read: set by AsyncReadOrWait, taken when it completes.
 	opMu     sync.Mutex
 	op       readOp
 	pending  bool
+	round    uint64 // a read that began in an earlier one is void
 	ended    bool
 	recheck  *time.Timer
 	checking sync.WaitGroup // rechecks under way
@@ -62,34 +70,60 @@ type Cursor struct {
 }
 
 type readOp struct {
-	max      int
+	most     int
 	maxBytes int64
+	bytes    int64 // of what was collected
 }
 
-// Position says where a new cursor starts.
-type Position int
+// Position is the entry that a new cursor reads first; a number outside what is
+// kept means the nearest one that is.
+type Position int64
 
 const (
-	Latest   Position = iota // after the last entry
-	Earliest                 // at the first entry still kept
+	Latest   Position = -1 // after the last entry
+	Earliest Position = -2 // the first entry still kept
 )
 
-// OpenCursor adds a cursor that reports to cb.
-func (l *Ledger) OpenCursor(name string, at Position, cb ReadCallback) (*Cursor, error) {
+// OpenCursor adds a cursor that reports to cb. State of a durable one survives
+// the broker where the ledger has a log.
+func (l *Ledger) OpenCursor(name string, at Position, durable bool, cb ReadCallback) (*Cursor, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state == Closed {
 		return nil, fmt.Errorf("opening cursor %s of ledger %s: %w", name, l.Name, ErrClosed)
 	}
-	c := &Cursor{Name: name, ledger: l, cb: cb, start: l.entries.next}
-	if at == Earliest {
-		c.start = l.entries.base
+	first, next := l.firstLocked(), l.LastConfirmed()+1
+	start := min(max(int64(at), first), next)
+	if at == Latest {
+		start = next
 	}
-	c.markDelete.Store(c.start - 1)
-	c.readPos.Store(c.start)
-	c.acked.reset(c.start - 1)
+	c := &Cursor{Name: name, Durable: durable, ledger: l, cb: cb}
+	c.startAt(start)
 	l.cursors = append(l.cursors, c)
 	return c, nil
+}
+
+// startAt needs mu, or that nobody else has the cursor.
+func (c *Cursor) startAt(next int64) {
+	c.start, c.ackedCount = next, 0
+	c.markDelete.Store(next - 1)
+	c.readPos.Store(next)
+	c.acked.reset(next - 1)
+}
+
+// Reset moves the cursor: entry next is read next, all before it are
+// acknowledged, none from it on is. No read is pending afterwards, and what
+// reads under way find is dropped. Only the ledger's executor may call it.
+func (c *Cursor) Reset(next int64) {
+	c.opMu.Lock()
+	c.pending = false
+	c.round++
+	c.opMu.Unlock()
+	c.ledger.removeWaiting(c)
+	c.mu.Lock()
+	c.startAt(min(max(next, c.ledger.First()), c.ledger.LastConfirmed()+1))
+	c.mu.Unlock()
+	c.dirty.Store(true)
 }
 
 // Close removes the cursor from its ledger; no read completes after it returns,
@@ -119,199 +153,6 @@ func (c *Cursor) end() {
 	c.checking.Wait()
 }
 
-// HasMore reports whether there are confirmed entries after the read position.
-func (c *Cursor) HasMore() bool { return c.readPos.Load() <= c.ledger.LastConfirmed() }
-
-// AsyncReadOrWait reads up to maxEntries entries and maxBytes bytes (0 = no
-// limit; one entry at least) from the read position up to the last confirmed
-// entry, or waits for one. One such read may be pending at a time. After an
-// error none is, and nothing will be called.
-func (c *Cursor) AsyncReadOrWait(maxEntries int, maxBytes int64) error {
-	c.opMu.Lock()
-	switch {
-	case c.ended:
-		c.opMu.Unlock()
-		return fmt.Errorf("reading at cursor %s: %w", c.Name, ErrClosed)
-	case c.pending:
-		c.opMu.Unlock()
-		return ErrReadPending
-	}
-	c.pending = true
-	c.op = readOp{max: max(maxEntries, 1), maxBytes: maxBytes}
-	c.opMu.Unlock()
-	if c.HasMore() {
-		return c.submitRead()
-	}
-	return c.waitForEntries()
-}
-
-// submitRead submits the pending read; if the executor rejects it, no read is
-// pending any more.
-func (c *Cursor) submitRead() error {
-	err := c.ledger.executor.Execute(executor.Read, (*readTask)(c))
-	if err != nil && c.takeOp() {
-		return fmt.Errorf("reading at cursor %s: %w", c.Name, err)
-	}
-	return nil
-}
-
-func (c *Cursor) report(err error) {
-	if err != nil {
-		c.cb.ReadFailed(err)
-	}
-}
-
-// waitForEntries looks again after the check delay, and then registers.
-func (c *Cursor) waitForEntries() error {
-	delay := c.ledger.cfg.NewEntriesCheckDelay
-	if delay == 0 {
-		return c.checkForNewEntries()
-	}
-	c.opMu.Lock()
-	defer c.opMu.Unlock()
-	if c.ended {
-		return nil
-	}
-	c.checking.Add(1)
-	if c.recheck == nil {
-		c.recheck = time.AfterFunc(delay, func() {
-			defer c.checking.Done()
-			c.report(c.checkForNewEntries())
-		})
-		return nil
-	}
-	c.recheck.Reset(delay)
-	return nil
-}
-
-func (c *Cursor) checkForNewEntries() error {
-	if c.HasMore() {
-		return c.submitRead()
-	}
-	c.ledger.addWaiting(c)
-	// An add that completed between the look and the registration did not see
-	// the waiter.
-	if (c.HasMore() || c.isEnded()) && c.ledger.removeWaiting(c) {
-		return c.submitRead()
-	}
-	return nil
-}
-
-func (c *Cursor) isEnded() bool {
-	c.opMu.Lock()
-	defer c.opMu.Unlock()
-	return c.ended
-}
-
-// wakeTask tells a waiting cursor that entries have come.
-type wakeTask Cursor
-
-func (t *wakeTask) Run() { (*Cursor)(t).notifyEntriesAvailable() }
-
-func (c *Cursor) notifyEntriesAvailable() { c.report(c.submitRead()) }
-
-// takeOp ends the pending read and reports whether there was one.
-func (c *Cursor) takeOp() bool {
-	c.opMu.Lock()
-	defer c.opMu.Unlock()
-	was := c.pending
-	c.pending = false
-	return was
-}
-
-// readTask collects a normal read on the executor and hands it on.
-type readTask Cursor
-
-func (t *readTask) Run() { (*Cursor)(t).readEntries() }
-
-func (c *Cursor) readEntries() {
-	c.opMu.Lock()
-	pending, op := c.pending, c.op
-	c.opMu.Unlock()
-	if !pending {
-		return
-	}
-	entries := c.collect(op)
-	if len(entries) == 0 { // all acknowledged already
-		c.report(c.waitForEntries())
-		return
-	}
-	if c.takeOp() {
-		c.cb.EntriesRead(entries)
-	}
-}
-
-func (c *Cursor) collect(op readOp) []Entry {
-	entries := c.entries[:0]
-	last := c.ledger.LastConfirmed()
-	var bytes int64
-	c.mu.RLock()
-	id := c.readPos.Load()
-	for ; id <= last && len(entries) < op.max; id++ {
-		if c.isAcked(id) {
-			continue
-		}
-		e := c.ledger.entries.at(id)
-		if e == nil {
-			continue
-		}
-		if bytes += int64(len(e.data)); op.maxBytes > 0 && bytes > op.maxBytes && len(entries) > 0 {
-			break
-		}
-		entries = append(entries, Entry{ID: id, Data: e.data, Messages: e.messages})
-	}
-	c.mu.RUnlock()
-	c.readPos.Store(id)
-	c.entries = entries
-	return entries
-}
-
-// isAcked needs mu.
-func (c *Cursor) isAcked(id int64) bool {
-	return id <= c.markDelete.Load() || c.acked.has(id)
-}
-
-// AsyncReplay reads the given entries again, whatever the read position, up to
-// maxBytes bytes (0 = no limit; one entry at least): entries beyond the limit
-// are left out and must be asked for again. ids must not change until the
-// callback.
-func (c *Cursor) AsyncReplay(ids []int64, maxBytes int64) error {
-	err := c.ledger.executor.Execute(executor.Read, &replayTask{c, ids, maxBytes})
-	if err != nil {
-		return fmt.Errorf("replaying at cursor %s: %w", c.Name, err)
-	}
-	return nil
-}
-
-type replayTask struct {
-	c        *Cursor
-	ids      []int64
-	maxBytes int64
-}
-
-func (t *replayTask) Run() {
-	c := t.c
-	if c.isEnded() {
-		return
-	}
-	entries := c.replayed[:0]
-	var bytes int64
-	c.mu.RLock()
-	for _, id := range t.ids {
-		e := c.ledger.entries.at(id)
-		if e == nil || c.isAcked(id) {
-			continue
-		}
-		if bytes += int64(len(e.data)); t.maxBytes > 0 && bytes > t.maxBytes && len(entries) > 0 {
-			break
-		}
-		entries = append(entries, Entry{ID: id, Data: e.data, Messages: e.messages})
-	}
-	c.mu.RUnlock()
-	c.replayed = entries
-	c.cb.EntriesReplayed(entries)
-}
-
 // Delete acknowledges entries and returns how many were not acknowledged
 // before. Entries that do not exist yet are ignored.
 func (c *Cursor) Delete(ids []int64) int {
@@ -328,7 +169,8 @@ func (c *Cursor) Delete(ids []int64) int {
 	c.markDelete.Store(now)
 	c.ackedCount += int64(fresh)
 	c.mu.Unlock()
-	c.moved(mark, now)
+	c.touch(fresh)
+	c.moved(now)
 	return fresh
 }
 
@@ -352,14 +194,15 @@ func (c *Cursor) MarkDelete(id int64) int {
 	c.markDelete.Store(now)
 	c.ackedCount += int64(fresh)
 	c.mu.Unlock()
-	c.moved(mark, now)
+	c.touch(fresh)
+	c.moved(now)
 	return fresh
 }
 
-// moved asks for trimming when the mark has left a segment.
-func (c *Cursor) moved(from, to int64) {
-	if (from+1)/segmentSize != (to+1)/segmentSize {
-		c.ledger.requestTrim()
+// touch notes that the cursor's state changed.
+func (c *Cursor) touch(fresh int) {
+	if fresh > 0 && !c.dirty.Load() {
+		c.dirty.Store(true)
 	}
 }
 

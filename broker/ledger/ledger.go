@@ -1,28 +1,37 @@
-// Package ledger is the managed ledger: an append-only log in memory, its
-// cursors, and the hand-over of adds to the one executor that owns it.
+// Package ledger is the managed ledger: an append-only log, its cursors, and
+// the hand-over of adds to the one executor that owns it.
 //
 //	AsyncAddEntry (any goroutine)
-//	   │ direct: one executor task per add      batched: executor.Batching
+//	   │ direct, parking, channel: one executor task per add
+//	   │ batched: executor.Batching
 //	   ▼
-//	executor: state check under the ledger's lock → append → last confirmed
-//	   → AddCallback (receipt) → one wake task per waiting cursor
+//	executor: state check under the ledger's lock
+//	   │ in memory: append → last confirmed → AddCallback (receipt)
+//	   │ with a log: write cache → commit goroutine: group commit → one
+//	   │    executor task: last confirmed, all the group's AddCallbacks
+//	   ▼
+//	one wake task per waiting cursor
 //
-//	Cursor.AsyncReadOrWait → executor: read task → ReadCallback (dispatch)
+//	Cursor.AsyncReadOrWait → executor: read task → ReadCallback (dispatch);
+//	   what is only in the log is read by a goroutine of the ledger's first
 //
-// The executor's goroutine alone touches the entries. The ledger's lock guards
+// The executor's goroutine alone changes the entries. The ledger's lock guards
 // the state and the list of cursors, as the model's does, and is taken once per
 // add. Reads, wake-ups and completions all pass through the executor's queue,
 // behind whatever waits there.
 //
-// An entry's bytes are kept until every cursor has acknowledged it, or, with
-// no cursor, until its segment of 1,024 entries is full. A cursor that does not
-// move therefore keeps everything published after its position.
+// Entries are kept until every cursor has acknowledged them, or, with no cursor,
+// about 1,024 of them, and beyond that as Config.RetentionBytes says. A cursor
+// that does not move therefore keeps everything published after its position:
+// in memory, or with a log on disk, of which the newest Config.ReadCacheBytes
+// are in memory as well.
 package ledger
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,54 +46,6 @@ var (
 	ErrFenced     = errors.New("ledger is fenced")
 	ErrTerminated = errors.New("ledger is terminated")
 )
-
-// Handover is how adds reach the executor.
-type Handover string
-
-const (
-	Direct  Handover = "direct"  // one executor task per add
-	Batched Handover = "batched" // one executor task per batch of adds
-)
-
-// Config is captured when a ledger opens: changing it later has no effect on
-// that ledger.
-type Config struct {
-	// Handover; "" = Batched.
-	Handover Handover
-	// MaxBatchItems is the most adds of a batch; 0 or 1 turns batching off.
-	MaxBatchItems int
-	// MaxBatchBytes ends a batch once its entries add up to this many bytes;
-	// 0 = no limit.
-	MaxBatchBytes int64
-	// QueueChunk is the number of adds per chunk of the batched queue; 0 = 512.
-	QueueChunk int
-	// NewEntriesCheckDelay is how long a read that finds nothing waits before
-	// it looks again and then registers to be woken; 0 = register at once.
-	NewEntriesCheckDelay time.Duration
-	// BatchSizes, when set, receives the number of adds of each batch.
-	BatchSizes *stats.Histogram
-	// Logger; nil = slog.Default().
-	Logger *slog.Logger
-}
-
-// Validate returns what is wrong with c, or nil.
-func (c Config) Validate() error {
-	switch {
-	case c.Handover != "" && c.Handover != Direct && c.Handover != Batched:
-		return fmt.Errorf("hand-over mode %q is not known: use %q or %q", c.Handover, Direct, Batched)
-	case c.MaxBatchItems < 0:
-		return fmt.Errorf("hand-over batch items are %d: use 0 or 1 for no batching, or more", c.MaxBatchItems)
-	case c.MaxBatchBytes < 0:
-		return fmt.Errorf("hand-over batch bytes are %d: use 0 for no limit, or more", c.MaxBatchBytes)
-	case c.QueueChunk < 0:
-		return fmt.Errorf("hand-over queue chunk is %d: use 0 for the default, or more", c.QueueChunk)
-	case c.NewEntriesCheckDelay < 0:
-		return fmt.Errorf("new-entries check delay is %v: use 0 for none, or more", c.NewEntriesCheckDelay)
-	}
-	return nil
-}
-
-func (c Config) batches() bool { return c.Handover != Direct && c.MaxBatchItems > 1 }
 
 // AddCallback learns the end of one add: exactly one of its methods is called,
 // once, unless AsyncAddEntry returned an error.
@@ -103,7 +64,9 @@ type Add struct {
 	Data []byte
 	// Messages is the number of messages in the entry.
 	Messages int32
-	Done     AddCallback
+	// Epoch is the ledger's when the producer got to know it.
+	Epoch uint32
+	Done  AddCallback
 
 	ledger *Ledger
 	at     int64
@@ -151,8 +114,14 @@ type Ledger struct {
 	cursors []*Cursor
 	entries store // written under mu on the executor, so read there without
 
+	commits *committer     // nil: entries are in memory only
+	reading sync.WaitGroup // of the log, by goroutines of ours
+
 	lastConfirmed atomic.Int64
 	trimming      atomic.Bool
+	trimmed       atomic.Int64 // the least mark when last trimmed
+	averageSize   atomic.Int64 // bytes of an entry, about
+	epoch         atomic.Uint32
 
 	waitMu  sync.Mutex
 	waiting []*Cursor
@@ -164,11 +133,16 @@ func OpenLedger(id uint64, name string, e *executor.Executor, cfg Config) (*Ledg
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("opening ledger %s: %w", name, err)
 	}
+	cfg.setDefaults()
 	l := &Ledger{ID: id, Name: name, cfg: cfg, executor: e, log: cfg.Logger}
-	if l.log == nil {
-		l.log = slog.Default()
-	}
 	l.lastConfirmed.Store(-1)
+	l.entries.startAt(0, 0)
+	l.entries.timed = cfg.Timestamps
+	if cfg.Log != nil {
+		l.entries.startAt(cfg.Log.Next(), cfg.Log.NextIndex())
+		l.lastConfirmed.Store(cfg.Log.Next() - 1)
+		l.commits = startCommitter(l)
+	}
 	if !cfg.batches() {
 		return l, nil
 	}
@@ -177,7 +151,8 @@ func OpenLedger(id uint64, name string, e *executor.Executor, cfg Config) (*Ledg
 		Rejected: func(a *Add, err error) { a.Done.AddFailed(l.rejected(err)) },
 		Failed:   l.addPanicked,
 		Weight:   func(a *Add) int64 { return int64(len(a.Data)) },
-		MaxItems: cfg.MaxBatchItems, MaxWeight: cfg.MaxBatchBytes, Chunk: cfg.QueueChunk, Sizes: cfg.BatchSizes,
+		MaxItems: cfg.MaxBatchItems, MaxWeight: cfg.MaxBatchBytes, Chunk: cfg.QueueChunk, Eager: cfg.QueueCreate == Eager,
+		Sizes: cfg.BatchSizes,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening ledger %s: %w", name, err)
@@ -190,7 +165,7 @@ func OpenLedger(id uint64, name string, e *executor.Executor, cfg Config) (*Ledg
 // items is 0 when adds are not batched, bytes 0 when they have no byte limit.
 func (l *Ledger) Handover() (mode Handover, items int, bytes int64) {
 	if l.batching == nil {
-		return Direct, 0, 0
+		return l.cfg.EffectiveHandover(), 0, 0
 	}
 	items, bytes = l.batching.Limits()
 	return Batched, items, bytes
@@ -231,14 +206,26 @@ func (l *Ledger) addPanicked(_ *Add, p any) {
 
 func (l *Ledger) internalAsyncAddEntry(a *Add) {
 	l.mu.Lock()
-	if err := l.state.err(); err != nil {
+	err := l.state.err()
+	if err == nil && a.Epoch != l.epoch.Load() {
+		err = ErrFenced
+	}
+	if err != nil {
 		l.mu.Unlock()
 		a.Done.AddFailed(l.rejected(err))
 		return
 	}
-	entry := l.entries.append(a.Data, a.Messages)
-	if len(l.cursors) == 0 {
-		l.entries.trim(entry + 1 - (entry+1)%segmentSize)
+	if l.commits != nil {
+		l.mu.Unlock()
+		l.commits.add(a)
+		return
+	}
+	entry := l.entries.append(a.Data, max(a.Messages, 1), l.now())
+	if len(l.cursors) == 0 && (entry+1)%segmentSize == 0 {
+		l.entries.trimKeeping(entry+1, l.cfg.RetentionBytes)
+	}
+	if entry&63 == 0 {
+		l.averageSize.Store(l.entries.bytes / (l.entries.next - l.entries.base))
 	}
 	l.mu.Unlock()
 	l.lastConfirmed.Store(entry)
@@ -246,6 +233,14 @@ func (l *Ledger) internalAsyncAddEntry(a *Add) {
 	if l.waiters.Load() > 0 {
 		l.notifyCursors()
 	}
+}
+
+// now returns the time of an add, or 0 where nobody wants it.
+func (l *Ledger) now() int64 {
+	if !l.cfg.Timestamps {
+		return 0
+	}
+	return time.Now().UnixMilli()
 }
 
 // notifyCursors submits one wake task per waiting cursor.
@@ -264,7 +259,9 @@ func (l *Ledger) notifyCursors() {
 
 func (l *Ledger) addWaiting(c *Cursor) {
 	l.waitMu.Lock()
-	l.waiting = append(l.waiting, c)
+	if !slices.Contains(l.waiting, c) { // one that Reset gave up may still be there
+		l.waiting = append(l.waiting, c)
+	}
 	l.waiters.Store(int32(len(l.waiting)))
 	l.waitMu.Unlock()
 }
@@ -295,6 +292,8 @@ func (l *Ledger) SetState(s State) {
 }
 
 // Close fails later adds and ends every cursor; no read completes after it.
+// Adds handed over before may still complete while the executor runs. The log
+// is not closed: see CloseLog.
 func (l *Ledger) Close() {
 	l.mu.Lock()
 	l.state = Closed
@@ -304,42 +303,4 @@ func (l *Ledger) Close() {
 	for _, c := range cursors {
 		c.end()
 	}
-}
-
-// requestTrim has the executor drop what every cursor has acknowledged.
-func (l *Ledger) requestTrim() {
-	if l.trimming.CompareAndSwap(false, true) {
-		if l.executor.Execute(executor.Other, (*trimTask)(l)) != nil {
-			l.trimming.Store(false) // the next acknowledgement tries again
-		}
-	}
-}
-
-type trimTask Ledger
-
-func (t *trimTask) Run() {
-	l := (*Ledger)(t)
-	l.trimming.Store(false)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.entries.next
-	for _, c := range l.cursors {
-		before = min(before, c.markDelete.Load()+1)
-	}
-	l.entries.trim(before)
-}
-
-// Stats of a ledger.
-type Stats struct {
-	Entries int64 // ever appended
-	Kept    int64 // of these, still in memory
-	Bytes   int64 // of the kept ones
-	Cursors int
-}
-
-// Stats reads a ledger's figures.
-func (l *Ledger) Stats() Stats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return Stats{Entries: l.entries.next, Kept: l.entries.next - l.entries.base, Bytes: l.entries.bytes, Cursors: len(l.cursors)}
 }

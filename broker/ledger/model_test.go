@@ -9,13 +9,14 @@ import (
 func TestStoreAgainstASlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s store
+		s.startAt(0, 0)
 		var model [][]byte
 		var trimmed int64
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) {
 				for range rapid.IntRange(1, 500).Draw(t, "n") {
 					b := make([]byte, len(model)%5)
-					if id := s.append(b, int32(len(model))); id != int64(len(model)) {
+					if id := s.append(b, int32(len(model)%3+1), 0); id != int64(len(model)) {
 						t.Fatalf("appended as %d, want %d", id, len(model))
 					}
 					model = append(model, b)
@@ -24,7 +25,7 @@ func TestStoreAgainstASlice(t *testing.T) {
 			"trim": func(t *rapid.T) {
 				n := rapid.Int64Range(0, int64(len(model))).Draw(t, "before")
 				s.trim(n)
-				trimmed = max(trimmed, n-n%segmentSize)
+				trimmed = max(trimmed, n)
 			},
 			"": func(t *rapid.T) {
 				if s.base != trimmed || s.next != int64(len(model)) {
@@ -36,17 +37,28 @@ func TestStoreAgainstASlice(t *testing.T) {
 				}
 				if len(model) > 0 {
 					i := rapid.Int64Range(0, int64(len(model))-1).Draw(t, "look at")
-					e := s.at(i)
-					if (e == nil) != (i < trimmed) || e != nil && (len(e.data) != len(model[i]) || e.messages != int32(i)) {
-						t.Fatalf("entry %d is %v", i, e)
+					e, ok := s.at(i)
+					if ok != (i >= trimmed) || ok && (len(e.Data) != len(model[i]) || e.Messages != int32(i%3+1) || e.Index != indexOf(i)) {
+						t.Fatalf("entry %d is %v, %v", i, e, ok)
 					}
 				}
-				if bytes != s.bytes || s.at(trimmed-1) != nil || s.at(s.next) != nil {
-					t.Fatalf("bytes %d, want %d", s.bytes, bytes)
+				_, before := s.at(trimmed - 1)
+				_, after := s.at(s.next)
+				if bytes != s.bytes || before || after {
+					t.Fatalf("bytes %d, want %d; entries outside: %v, %v", s.bytes, bytes, before, after)
 				}
 			},
 		})
 	})
+}
+
+// indexOf is the index of entry i's last message, where entry k has k%3+1.
+func indexOf(i int64) int64 {
+	n := (i + 1) / 3 * 6
+	for k := (i + 1) / 3 * 3; k <= i; k++ {
+		n += k%3 + 1
+	}
+	return n - 1
 }
 
 func TestCursorAgainstASet(t *testing.T) {
