@@ -30,6 +30,9 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 			}
 		},
 		"append MESSAGE":      func() { buf = AppendMessage(buf[:0], &Message{ID: NewMessageID(1, 2)}, hp) },
+		"append with entry": func() {
+			buf = AppendMessageWithEntry(buf[:0], &Message{ID: NewMessageID(1, 2)}, &BrokerEntry{Timestamp: 1, Index: 2}, hp)
+		},
 		"append SEND":         func() { buf = AppendSend(buf[:0], &Send{SequenceID: 7}, &md, nil) },
 		"append SEND_RECEIPT": func() { buf = (&SendReceipt{HasMessageID: true}).AppendFrame(buf[:0]) },
 		"append FLOW":         func() { buf = (&Flow{Permits: 500}).AppendFrame(buf[:0]) },

@@ -185,6 +185,18 @@ func (m *Message) decode(s *scanner) {
 // AppendMessage appends one MESSAGE frame: m, then stored headers-and-payload
 // (0x0e01… or, with broker entry metadata, 0x0e02…) as they are.
 func AppendMessage(dst []byte, m *Message, headersAndPayload []byte) []byte {
+	b, f := m.append(dst)
+	return closeTotal(append(b, headersAndPayload...), f)
+}
+
+// AppendMessageWithEntry is AppendMessage with e before headers-and-payload
+// that start with 0x0e01.
+func AppendMessageWithEntry(dst []byte, m *Message, e *BrokerEntry, headersAndPayload []byte) []byte {
+	b, f := m.append(dst)
+	return closeTotal(append(AppendBrokerEntry(b, e), headersAndPayload...), f)
+}
+
+func (m *Message) append(dst []byte) ([]byte, frameMark) {
 	b, f := openFrame(dst, TypeMessage)
 	b = putUint(b, 1, m.ConsumerID)
 	b = m.ID.append(b, 2)
@@ -193,7 +205,7 @@ func AppendMessage(dst []byte, m *Message, headersAndPayload []byte) []byte {
 		b = putInt(b, 4, v)
 	}
 	b = optUint(b, 5, m.ConsumerEpoch)
-	return closeTotal(append(closeCommand(b, f), headersAndPayload...), f)
+	return closeCommand(b, f), f
 }
 
 // Ack acknowledges messages. ValidationError is −1 when absent; set

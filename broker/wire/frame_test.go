@@ -56,6 +56,9 @@ func TestMetadataRoundTrip(t *testing.T) {
 		if !want.Batched {
 			want.NumMessages = 1
 		}
+		if want.UUID == nil {
+			want.NumChunks, want.ChunkID = 0, 0
+		}
 		payload := rapid.SliceOf(rapid.Byte()).Draw(rt, "payload")
 		hp := AppendHeadersAndPayload(nil, &want, payload)
 		if err := VerifyChecksum(hp); err != nil {
@@ -95,11 +98,12 @@ func TestFrameReaderAnyChunking(t *testing.T) {
 		for i, n := range sizes {
 			hp := AppendHeadersAndPayload(nil, &Metadata{SequenceID: uint64(i)}, bytes.Repeat([]byte{byte(i)}, n))
 			want = append(want, hp)
+			m := Message{ID: NewMessageID(1, uint64(i))}
 			if i%3 == 2 {
-				entry := AppendBrokerEntry(nil, &BrokerEntry{Timestamp: 5, Index: uint64(i)})
-				hp = append(entry, hp...)
+				stream = AppendMessageWithEntry(stream, &m, &BrokerEntry{Timestamp: 5, Index: uint64(i)}, hp)
+			} else {
+				stream = AppendMessage(stream, &m, hp)
 			}
-			stream = AppendMessage(stream, &Message{ID: NewMessageID(1, uint64(i))}, hp)
 			stream = (&Ping{}).AppendFrame(stream)
 		}
 		chunks := rapid.SliceOfN(rapid.IntRange(1, 500), 1, 8).Draw(rt, "chunks")
@@ -115,6 +119,10 @@ func TestFrameReaderAnyChunking(t *testing.T) {
 			}
 			if (i%3 == 2) != (f.BrokerEntry != nil) {
 				rt.Fatalf("message %d: broker entry % x", i, f.BrokerEntry)
+			}
+			var e BrokerEntry
+			if err := ParseBrokerEntry(f.BrokerEntry, &e); err != nil || i%3 == 2 && e != (BrokerEntry{Timestamp: 5, Index: uint64(i)}) {
+				rt.Fatalf("message %d: broker entry %+v, %v", i, e, err)
 			}
 			if err := fr.Next(&f); err != nil || f.HeadersAndPayload != nil {
 				rt.Fatalf("ping %d: error %v", i, err)

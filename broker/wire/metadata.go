@@ -28,6 +28,12 @@ type Metadata struct {
 	EventTime   uint64 // ms since the Unix epoch
 	NullValue   bool
 	MarkerType  int32
+	// UUID is set on the chunks of a message that was cut up, the same on all
+	// of them; NumChunks is how many there are and ChunkID the number of this
+	// one, from 0.
+	UUID      []byte
+	NumChunks int32
+	ChunkID   int32
 }
 
 // ParseMetadata decodes b into m, which it resets first.
@@ -60,6 +66,12 @@ func ParseMetadata(b []byte, m *Metadata) error {
 			m.MarkerType = s.int32()
 		case 25<<3 | varint:
 			m.NullValue = s.bool()
+		case 26<<3 | bytesT:
+			m.UUID = s.bytes()
+		case 27<<3 | varint:
+			m.NumChunks = s.int32()
+		case 29<<3 | varint:
+			m.ChunkID = s.int32()
 		default:
 			s.skip()
 		}
@@ -88,7 +100,13 @@ func (m *Metadata) Append(b []byte) []byte {
 	b = optBool(b, 17, m.PartitionKeyB64)
 	b = optBytes(b, 18, m.OrderingKey)
 	b = optInt(b, 20, int64(m.MarkerType))
-	return optBool(b, 25, m.NullValue)
+	b = optBool(b, 25, m.NullValue)
+	if m.UUID != nil {
+		b = putBytes(b, 26, m.UUID)
+		b = putInt(b, 27, int64(m.NumChunks))
+		b = putInt(b, 29, int64(m.ChunkID))
+	}
+	return b
 }
 
 // BrokerEntry is BrokerEntryMetadata, which a broker may put before a
