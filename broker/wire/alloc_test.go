@@ -29,7 +29,7 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"append MESSAGE":      func() { buf = AppendMessage(buf[:0], &Message{ID: NewMessageID(1, 2)}, hp) },
+		"append MESSAGE": func() { buf = AppendMessage(buf[:0], &Message{ID: NewMessageID(1, 2)}, hp) },
 		"append with entry": func() {
 			buf = AppendMessageWithEntry(buf[:0], &Message{ID: NewMessageID(1, 2)}, &BrokerEntry{Timestamp: 1, Index: 2}, hp)
 		},
