@@ -61,8 +61,8 @@ type Batching[T any] struct {
 	o         BatchOptions[T]
 	delegate  Delegate
 	scheduled atomic.Bool
-	// queue is created by the first task and never replaced, so an owner that
-	// never submits costs no chunk.
+	// queue is created by the first task, unless Eager, and never replaced, so
+	// an owner that never submits costs no chunk.
 	queue atomic.Pointer[mpsc.Queue[T]]
 }
 
@@ -99,8 +99,8 @@ func (b *Batching[T]) Limits() (items int, weight int64) {
 	return b.o.MaxItems, b.o.MaxWeight
 }
 
-// Created reports whether the queue exists, that is, whether a task was ever
-// submitted.
+// Created reports whether the queue exists: with Eager always, else once a task
+// was submitted.
 func (b *Batching[T]) Created() bool { return b.queue.Load() != nil }
 
 // Pending returns the number of tasks submitted and not taken by a batch.

@@ -1,13 +1,16 @@
 // Package executor runs the broker's serial work: an Ordered is a set of
-// single-goroutine executors, each fed by one lock-and-condition [Queue], and
-// a [Batching] hands many small tasks of one owner over as one.
+// single-goroutine executors, each fed by one queue, and a [Batching] hands many
+// small tasks of one owner over as one.
 //
-//	Execute → Queue.Offer (one lock per task) → Queue.TakeAll (≤ 1,024 per
-//	lock) → run → time in queue, per Kind
+//	Execute → Offer (one lock per task) → TakeAll (≤ 1,024 per lock) → run →
+//	time in queue, per Kind
+//
+// The queue is a [Queue] (lock and condition), a [ParkingQueue] (the same, with
+// waiters that block their thread) or a [ChannelQueue].
 //
 // Tasks given to one Executor run one after the other in the order of their
-// Execute calls; a task that panics is logged and counted and does not stop the
-// ones behind it.
+// Execute calls (a full ChannelQueue excepted); a task that panics is logged
+// and counted and does not stop the ones behind it.
 package executor
 
 import (
@@ -16,6 +19,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/contention-toolkit/contention/broker/stats"
 )
@@ -63,8 +67,27 @@ type Options struct {
 	// MaxTasks bounds the tasks queued or taken and not yet run; Execute
 	// rejects beyond it. 0 = no bound.
 	MaxTasks int
+	// Queue is the kind of queue; the zero value is a [Queue].
+	Queue QueueKind
+	// ChannelSize is the capacity, in tasks, of a [ChannelQueue]; 0 =
+	// [DefaultChannelSize].
+	ChannelSize int
 	// Logger receives panics of tasks; nil = slog.Default().
 	Logger *slog.Logger
+}
+
+// Validate returns what is wrong with o, or nil.
+func (o Options) Validate() error {
+	switch {
+	case o.MaxTasks < 0:
+		return fmt.Errorf("executor %q: the task limit is %d: use 0 for none, or more", o.Name, o.MaxTasks)
+	case o.ChannelSize < 0:
+		return fmt.Errorf("executor %q: the channel size is %d: use 0 for %d, or more", o.Name, o.ChannelSize, DefaultChannelSize)
+	}
+	if err := o.Queue.Validate(); err != nil {
+		return fmt.Errorf("executor %q: %w", o.Name, err)
+	}
+	return nil
 }
 
 // Executor runs tasks on one goroutine. Make one with New; its methods may be
@@ -74,8 +97,9 @@ type Executor struct {
 	log  *slog.Logger
 	done chan struct{}
 
-	queue     Queue
-	taken     atomic.Int64 // taken from the queue and not yet run
+	queue     queue
+	limited   bool
+	busy      busyClock
 	started   [NumKinds]atomic.Uint64
 	completed atomic.Uint64
 	failed    atomic.Uint64
@@ -83,14 +107,19 @@ type Executor struct {
 	delay     [NumKinds]*stats.Histogram
 }
 
-// New starts an executor; it ends with Shutdown or ShutdownNow.
+// New starts an executor; it ends with Shutdown or ShutdownNow. Options that
+// Validate refuses are a mistake of the program: New panics.
 func New(o Options) *Executor {
-	e := &Executor{name: o.Name, log: o.Logger, done: make(chan struct{})}
+	if err := o.Validate(); err != nil {
+		panic(err)
+	}
+	e := &Executor{
+		name: o.Name, log: o.Logger, done: make(chan struct{}),
+		queue: newQueue(o.Queue, o.MaxTasks, o.ChannelSize), limited: o.MaxTasks > 0,
+	}
 	if e.log == nil {
 		e.log = slog.Default()
 	}
-	e.queue.Limit = o.MaxTasks
-	e.queue.Running = func() int { return int(e.taken.Load()) }
 	for k := range e.delay {
 		e.delay[k] = stats.NewHistogram(delayBounds)
 	}
@@ -99,7 +128,7 @@ func New(o Options) *Executor {
 }
 
 // Execute submits t. After shutdown, or beyond MaxTasks, it returns ErrRejected
-// and t will not run.
+// and t will not run. On a full [ChannelQueue] an [Add] waits for room.
 func (e *Executor) Execute(k Kind, t Task) error {
 	err := e.queue.Offer(Item{Task: t, Kind: k, At: stats.Now()})
 	if err != nil {
@@ -116,12 +145,15 @@ func (e *Executor) loop() {
 		if n == 0 {
 			return
 		}
-		e.taken.Store(int64(n))
+		e.busy.start(stats.Now())
 		for i := range batch[:n] {
 			e.run(&batch[i])
 			batch[i] = Item{}
-			e.taken.Add(-1)
+			if e.limited {
+				e.queue.finished()
+			}
 		}
+		e.busy.stop(stats.Now())
 	}
 }
 
@@ -179,6 +211,7 @@ type Stats struct {
 	Failed    uint64 // panicked
 	Rejected  uint64
 	Queued    int              // in the queue now
+	Busy      time.Duration    // spent running tasks; over the time elapsed, the busy share
 	Started   [NumKinds]uint64 // tasks run or running, per kind
 	Delay     [NumKinds]stats.Snapshot
 }
@@ -188,6 +221,7 @@ func (e *Executor) Stats() Stats {
 	s := Stats{
 		Submitted: e.queue.Submitted(), Completed: e.completed.Load(), Failed: e.failed.Load(),
 		Rejected: e.rejected.Load(), Queued: e.queue.Len(),
+		Busy: e.busy.read(stats.Now()),
 	}
 	for k := range e.started {
 		s.Started[k] = e.started[k].Load()

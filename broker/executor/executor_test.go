@@ -79,8 +79,8 @@ func TestQueueForgetsWhatWasTaken(t *testing.T) {
 		}
 	}
 	q.TakeAll(make([]Item, 100))
-	for i := range q.ring {
-		if q.ring[i].Task != nil {
+	for i := range q.items {
+		if q.items[i].Task != nil {
 			t.Fatalf("slot %d still holds its task", i)
 		}
 	}

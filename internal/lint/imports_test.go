@@ -38,7 +38,7 @@ var onlyIn = map[string][]string{
 	"github.com/cilium/ebpf":      {"probes"},
 	"github.com/spf13/cobra":      {"cmd"},
 	"github.com/nats-io":          {},
-	"unsafe":                      {"probes"},
+	"unsafe":                      {"probes", "broker/executor/futex"},
 	"github.com/stretchr/testify": {},
 }
 
