@@ -51,7 +51,7 @@ func startCommitter(l *Ledger) *committer {
 // add puts a into the write cache, waiting for room. The executor calls it.
 func (k *committer) add(a *Add) {
 	n := int64(len(a.Data))
-	if k.bytes.Load()+n > k.l.cfg.WriteCacheBytes && !k.waitForWriteCache(n) {
+	if !k.hasRoom(n) && !k.waitForWriteCache(n) {
 		a.Done.AddFailed(k.l.rejected(fmt.Errorf("%w: %d bytes for %v", ErrThrottled, k.bytes.Load(), k.l.cfg.WriteCacheTimeout)))
 		return
 	}
@@ -73,8 +73,15 @@ func wake(c chan struct{}) {
 	}
 }
 
-// waitForWriteCache waits until n bytes have room, which an empty cache always
-// has, and reports false if that takes too long.
+// hasRoom reports whether n bytes fit into the write cache; an empty one takes
+// any entry.
+func (k *committer) hasRoom(n int64) bool {
+	held := k.bytes.Load()
+	return held == 0 || held+n <= k.l.cfg.WriteCacheBytes
+}
+
+// waitForWriteCache waits for room for n bytes and reports false if that takes
+// too long.
 func (k *committer) waitForWriteCache(n int64) bool {
 	start := time.Now()
 	defer func() {
@@ -83,16 +90,14 @@ func (k *committer) waitForWriteCache(n int64) bool {
 	}()
 	timer := time.NewTimer(k.l.cfg.WriteCacheTimeout)
 	defer timer.Stop()
-	for {
-		if held := k.bytes.Load(); held == 0 || held+n <= k.l.cfg.WriteCacheBytes {
-			return true
-		}
+	for !k.hasRoom(n) {
 		select {
 		case <-k.room:
 		case <-timer.C:
 			return false
 		}
 	}
+	return true
 }
 
 // trim has the commit goroutine drop entries before before from the log.
