@@ -136,6 +136,9 @@ func (c *conn) Deliver(d *dispatch.Delivery) {
 	c.out.push(&outgoing{delivery: d})
 }
 
+// ActiveChanged is where Failover consumers are told who is active.
+func (c *conn) ActiveChanged(uint64, bool) {}
+
 // Writable is false while too many bytes of messages are queued.
 func (c *conn) Writable() bool {
 	high := c.server.cfg.WriteHighWater

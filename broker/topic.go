@@ -155,7 +155,7 @@ func (s *Server) subscribe(m *wire.Subscribe, o dispatch.ConsumerOptions) (*disp
 	defer t.mu.Unlock()
 	d := t.subs[m.Subscription]
 	if d == nil {
-		if d, err = dispatch.New(t.ledger, t.executor, m.Subscription, at, s.dispatchConfig); err != nil {
+		if d, err = dispatch.New(t.ledger, t.executor, m.Subscription, at, true, s.dispatchConfig); err != nil {
 			return nil, nil, err
 		}
 		t.subs[m.Subscription] = d

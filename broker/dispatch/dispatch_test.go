@@ -454,7 +454,7 @@ func TestClosedSubscriptionRefusesConsumers(t *testing.T) {
 
 func TestBadConfig(t *testing.T) {
 	for _, cfg := range []Config{{Flow: "lock"}, {MaxReadBatchSize: -1}, {MaxReadSizeBytes: -1}, {LookAheadPerConsumer: -1}, {Flow: Monitor}} {
-		if _, err := New(nil, nil, "s", 0, cfg); err == nil {
+		if _, err := New(nil, nil, "s", 0, true, cfg); err == nil {
 			t.Errorf("%+v was accepted", cfg)
 		}
 	}

@@ -20,6 +20,9 @@ type drainingHash struct {
 	count int
 }
 
+// clear forgets every hash: nothing waits for anybody.
+func (d *draining) clear() { d.recompute(nil, nil) }
+
 // recompute starts over from what is pending: called when consumers change.
 func (d *draining) recompute(consumers []*Consumer, owner func(uint16) *Consumer) {
 	d.mu.Lock()
@@ -63,19 +66,36 @@ func (d *draining) blocks(h uint16, c *Consumer) bool {
 	return left != nil && left.owner != c
 }
 
-// acked takes an entry off, which was marked, and reports whether its hash is
-// free now.
-func (d *draining) acked(a pendingAck) bool {
+// settle takes entries off that were marked and are pending no more, and
+// reports whether one of their hashes is free now. The caller holds no pending
+// lock: recompute takes the locks the other way round.
+func (d *draining) settle(gone []pendingAck) (free bool) {
+	if len(gone) == 0 {
+		return false
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	left := d.left[a.hash]
-	if left == nil || a.draining != d.generation {
-		return false
+	for _, a := range gone {
+		left := d.left[a.hash]
+		if left != nil && a.draining == d.generation {
+			if left.count--; left.count == 0 {
+				delete(d.left, a.hash)
+				left = nil
+			}
+		}
+		// An entry of an earlier generation was not counted in this one. If the
+		// hash is free, it may be only because of this entry.
+		free = free || left == nil
 	}
-	if left.count--; left.count > 0 {
-		return false
-	}
-	delete(d.left, a.hash)
 	d.active.Store(len(d.left) > 0)
-	return true
+	return free
+}
+
+func (d *draining) len() int {
+	if !d.active.Load() {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.left)
 }

@@ -272,11 +272,11 @@ func TestRingMovesOnlyTheShareOfWhoLeaves(t *testing.T) {
 	for i := range 20 {
 		all = append(all, &Consumer{ConsumerOptions: ConsumerOptions{Name: fmt.Sprint("consumer-", i)}, number: uint64(i)})
 	}
-	before := newRing(all)
+	before := autoSplit(all)
 	shuffled := slices.Clone(all)
 	slices.Reverse(shuffled)
-	again := newRing(shuffled)
-	after := newRing(all[1:])
+	again := autoSplit(shuffled)
+	after := autoSplit(all[1:])
 	share := map[*Consumer]int{}
 	for h := range hashRange {
 		o := before.owner(uint16(h))
@@ -381,7 +381,7 @@ func TestPendingAcksAgainstAMap(t *testing.T) {
 				}
 			},
 		})
-		if items := p.close(); len(items) != len(model) || p.add(pendingAck{id: 1, messages: 1}) {
+		if items, _ := p.close(); len(items) != len(model) || p.add(pendingAck{id: 1, messages: 1}) {
 			t.Fatalf("close returned %d of %d", len(items), len(model))
 		}
 	})

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"math"
 	"slices"
 	"sync"
 )
@@ -86,10 +87,17 @@ func (p *pendingAcks) tidy() {
 	}
 }
 
-// takenAcks sums up entries that were removed because they were acknowledged.
+// takenAcks sums up entries that were removed.
 type takenAcks struct {
 	messages int64
 	draining []pendingAck // those that a draining hash counts
+}
+
+func (t *takenAcks) add(a pendingAck) {
+	t.messages += int64(a.messages)
+	if a.draining != 0 {
+		t.draining = append(t.draining, a)
+	}
 }
 
 // take removes what is pending of ids and says how many that were.
@@ -97,19 +105,17 @@ func (p *pendingAcks) take(ids []int64) (t takenAcks, found int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
-		a, ok := p.remove(id)
-		if !ok {
-			continue
-		}
-		found++
-		t.messages += int64(a.messages)
-		if a.draining != 0 {
-			t.draining = append(t.draining, a)
+		if a, ok := p.remove(id); ok {
+			found++
+			t.add(a)
 		}
 	}
 	p.tidy()
 	return t, found
 }
+
+// all returns the pending entries, in order.
+func (p *pendingAcks) all() []int64 { return p.upTo(math.MaxInt64) }
 
 // upTo returns the pending entries up to last, in order.
 func (p *pendingAcks) upTo(last int64) []int64 {
@@ -128,31 +134,39 @@ func (p *pendingAcks) upTo(last int64) []int64 {
 }
 
 // withdraw removes what is pending of ids to be sent again, and returns it in
-// the order of ids with its number of messages.
-func (p *pendingAcks) withdraw(ids []int64) (items []replayItem, messages int64) {
+// the order of ids.
+func (p *pendingAcks) withdraw(ids []int64) (items []replayItem, t takenAcks) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range ids {
 		if a, ok := p.remove(id); ok {
 			items = append(items, replayItem{id, a.hash})
-			messages += int64(a.messages)
+			t.add(a)
 		}
 	}
 	p.tidy()
-	return items, messages
+	return items, t
 }
 
-// close withdraws everything, in order, and makes add refuse.
-func (p *pendingAcks) close() []replayItem {
+// close withdraws everything, in order, and makes add refuse. What is being
+// acknowledged at the same time is either returned or taken, never both.
+func (p *pendingAcks) close() (items []replayItem, messages int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	var items []replayItem
 	for _, a := range p.items {
 		if a.messages > 0 {
 			items = append(items, replayItem{a.id, a.hash})
+			messages += int64(a.messages)
 		}
 	}
-	p.items = nil
-	return items
+	p.items, p.gone = nil, 0
+	return items, messages
+}
+
+// len returns the number of entries pending and the elements kept for them.
+func (p *pendingAcks) len() (pending, kept int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.items) - p.gone, len(p.items)
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/contention-toolkit/contention/broker/executor"
 	"github.com/contention-toolkit/contention/broker/ledger"
-	"github.com/contention-toolkit/contention/broker/wire"
 )
 
 // readMoreAsync asks the ledger executor to read more; requests made before the
@@ -15,7 +14,7 @@ func (d *Dispatcher) readMoreAsync() {
 	if d.requested.CompareAndSwap(false, true) {
 		if d.executor.Execute(executor.Dispatch, (*readMoreTask)(d)) != nil {
 			d.requested.Store(false)
-			d.retryLater()
+			d.retryLater(rejectedRetry)
 		}
 	}
 }
@@ -30,44 +29,52 @@ func (t *readMoreTask) Run() {
 	d.readMoreEntries()
 }
 
-// retryLater asks again after a while, since what asked was rejected and nobody
-// else may. It does not need mu: the timer's function takes it.
-func (d *Dispatcher) retryLater() {
+// rejectedRetry is how long after a full executor rejected a task of ours it is
+// submitted again.
+const rejectedRetry = 10 * time.Millisecond
+
+// retryLater asks again after a while, since nobody else may. It does not need
+// mu: the timer's function takes it.
+func (d *Dispatcher) retryLater(after time.Duration) {
 	if !d.retrying.CompareAndSwap(false, true) {
 		return
 	}
-	time.AfterFunc(readRetryDelay, func() {
+	time.AfterFunc(after, func() {
 		d.retrying.Store(false)
-		d.mu.Lock()
-		closed := d.closed || len(d.consumers) == 0
-		d.mu.Unlock()
-		if !closed {
+		if d.goesOn() {
 			d.readMoreAsync()
 		}
 	})
 }
 
-// readMoreEntries starts the next read if one is due. It needs mu.
+// goesOn reports whether there is anybody to read for.
+func (d *Dispatcher) goesOn() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.closed && len(d.consumers) > 0
+}
+
+// readMoreEntries starts the next read if one is due: of what waits in the
+// replay set, or else of what comes next. It needs mu.
 func (d *Dispatcher) readMoreEntries() {
+	if d.closed || d.failing || len(d.replayIDs) > 0 {
+		return
+	}
 	first := d.firstAvailable()
-	if d.closed || first == nil {
+	if first == nil {
+		return
+	}
+	if d.updateUnackedFull(); d.unackedFull {
 		return
 	}
 	n := int(min(max(d.total.Load(), first.permits.Load()), int64(d.readBatch)))
-	if d.replayIDs != nil {
+	d.replay.removeUpTo(d.cursor.MarkDeletePosition())
+	if d.readReplay(n) || d.readPending || d.replay.len() >= d.lookAhead() || d.unwritten.Load() != 0 {
 		return
 	}
-	d.updateUnackedFull()
-	if d.unackedFull {
-		return
-	}
-	if d.readReplay(n) || d.readPending || d.replay.len() >= d.lookAhead() {
-		return
-	}
-	err := d.cursor.AsyncReadOrWait(n, d.cfg.MaxReadSizeBytes)
-	switch {
-	case err == nil:
-		d.readPending = true
+	switch err := d.cursor.AsyncReadOrWait(n, d.cfg.MaxReadSizeBytes); {
+	case err == nil, errors.Is(err, ledger.ErrReadPending):
+		d.readPending, d.readFirst = true, d.replay.first()
 	case !errors.Is(err, ledger.ErrClosed):
 		d.readFailed(err)
 	}
@@ -75,98 +82,55 @@ func (d *Dispatcher) readMoreEntries() {
 
 // readReplay starts a replay read of what can be sent now, if there is any.
 func (d *Dispatcher) readReplay(n int) bool {
-	ids := d.replay.pick(nil, n, func(h uint16) bool {
-		if h == unknownHash {
-			return true // the send loop will tell
-		}
-		c := d.owner(h)
-		return c != nil && c.available() && !d.draining.blocks(h, c)
-	})
-	if len(ids) == 0 {
+	d.replayIDs = d.replay.pick(d.replayIDs[:0], n, d.mayReplay)
+	if len(d.replayIDs) == 0 {
 		return false
 	}
-	if err := d.cursor.AsyncReplay(ids, d.cfg.MaxReadSizeBytes); err != nil {
+	if err := d.cursor.AsyncReplay(d.replayIDs, d.cfg.MaxReadSizeBytes); err != nil {
+		d.replayIDs = d.replayIDs[:0]
 		d.readFailed(err)
 		return true
 	}
-	d.replayIDs, d.replayStale = ids, false
+	d.replayStale = false
 	return true
+}
+
+// mayReplay reports whether an entry of the hash can be sent now.
+func (d *Dispatcher) mayReplay(h uint16) bool {
+	if h == unknownHash {
+		return true // the send loop will tell
+	}
+	c := d.owner(h)
+	return c != nil && c.available() && !d.draining.blocks(h, c)
 }
 
 // readFailed makes the next read small and later. It needs mu.
 func (d *Dispatcher) readFailed(err error) {
 	d.readBatch = 1
-	if !d.closed {
-		d.cfg.Logger.Warn("read failed, will retry", "subscription", d.Name, "err", err, "after", readRetryDelay)
-		d.retryLater()
+	if d.closed {
+		return
 	}
-}
-
-// firstAvailable returns a consumer that can be sent something, or nil.
-func (d *Dispatcher) firstAvailable() *Consumer {
-	members := d.consumers
-	if d.single() {
-		members = members[:min(1, len(members))]
+	if errors.Is(err, executor.ErrRejected) {
+		d.retryLater(rejectedRetry)
+		return
 	}
-	for _, c := range members {
-		if c.available() {
-			return c
+	wait := d.failures.next()
+	d.cfg.Logger.Warn("read failed, will retry", "subscription", d.Name, "err", err, "after", wait)
+	d.failing = true
+	time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		d.failing = false
+		d.mu.Unlock()
+		if d.goesOn() {
+			d.readMoreAsync()
 		}
-	}
-	return nil
+	})
 }
 
-// single reports whether one consumer gets everything: the first.
-func (d *Dispatcher) single() bool {
-	return d.subType == wire.Exclusive || d.subType == wire.Failover
-}
-
-// ordered reports whether entries of one hash must stay in order.
-func (d *Dispatcher) ordered() bool { return d.subType != wire.Shared }
-
-// owner returns the consumer of a hash, or nil; for Shared, the one whose turn
-// it is.
-func (d *Dispatcher) owner(h uint16) *Consumer {
-	switch {
-	case len(d.consumers) == 0:
-		return nil
-	case d.ring != nil:
-		return d.ring.owner(h)
-	case d.single():
-		return d.consumers[0]
-	}
-	return d.turn()
-}
-
-// turn returns the Shared consumer to send to next, or nil if none can be sent
-// anything. One keeps its turn for MaxRoundRobinBatch entries.
-func (d *Dispatcher) turn() *Consumer {
-	n := len(d.consumers)
-	if c := d.consumers[d.next%n]; d.turnLeft > 0 && c.available() {
-		return c
-	}
-	for range n {
-		d.next++
-		if c := d.consumers[d.next%n]; c.available() {
-			d.turnLeft = d.cfg.MaxRoundRobinBatch
-			return c
-		}
-	}
-	return nil
-}
-
-func (d *Dispatcher) lookAhead() int {
-	return min(d.cfg.LookAheadPerConsumer*len(d.consumers), d.cfg.LookAheadPerSubscription)
-}
-
-func (d *Dispatcher) updateUnackedFull() {
-	limit := d.cfg.MaxUnackedPerSubscription
-	limited := limit > 0 && (d.subType == wire.Shared || d.subType == wire.KeyShared)
-	if now := d.unacked.Load(); !limited || now <= limit/2 {
-		d.unackedFull = false
-	} else if now >= limit {
-		d.unackedFull = true
-	}
+// readSucceeded lets the next read be larger. It needs mu.
+func (d *Dispatcher) readSucceeded() {
+	d.failures.reset()
+	d.readBatch = min(2*d.readBatch, d.cfg.MaxReadBatchSize)
 }
 
 // callbacks are the dispatcher as its cursor sees it.
@@ -177,11 +141,15 @@ func (cb callbacks) EntriesRead(entries []ledger.Entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readPending = false
-	d.readBatch = min(2*d.readBatch, d.cfg.MaxReadBatchSize)
+	d.readSucceeded()
 	if d.closed {
 		return
 	}
-	d.sendMessagesToConsumers(entries, false)
+	if d.ordered() && d.replay.first() < d.readFirst {
+		d.putAside(entries)
+	} else {
+		d.sendMessagesToConsumers(entries, false)
+	}
 	d.readMoreEntries()
 }
 
@@ -189,20 +157,22 @@ func (cb callbacks) EntriesReplayed(entries []ledger.Entry) {
 	d := cb.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ids, stale := d.replayIDs, d.replayStale
-	d.replayIDs = nil
+	d.readSucceeded()
 	if d.closed {
+		d.replayIDs = d.replayIDs[:0]
 		return
 	}
-	d.dropGone(ids, entries)
+	d.dropGone(d.replayIDs, entries)
+	d.replayIDs = d.replayIDs[:0]
 	// An entry before these may have come meanwhile, of the same hash: then all
 	// are picked again, that one first.
-	if !stale {
+	if !d.replayStale {
 		d.sendMessagesToConsumers(entries, true)
 		if len(entries) > 0 && len(d.sent) == 0 {
-			d.retryLater() // at once would go round in circles
+			d.retryLater(d.retries.next()) // at once would go round in circles
 			return
 		}
+		d.retries.reset()
 	}
 	d.readMoreEntries()
 }
@@ -210,120 +180,34 @@ func (cb callbacks) EntriesReplayed(entries []ledger.Entry) {
 // dropGone forgets entries that were asked for and no longer exist. Those after
 // the last one returned may just not have fitted into the read.
 func (d *Dispatcher) dropGone(ids []int64, got []ledger.Entry) {
-	var gone []int64
+	d.gone = d.gone[:0]
+	all := len(got) == 0
 	for _, id := range ids {
-		switch {
-		case len(got) > 0 && got[0].ID == id:
-			if got = got[1:]; len(got) == 0 {
-				d.replay.removeAll(gone)
-				return
-			}
-		default:
-			gone = append(gone, id)
+		if len(got) > 0 && got[0].ID == id {
+			got = got[1:]
+			continue
 		}
+		if len(got) == 0 && !all {
+			break
+		}
+		d.gone = append(d.gone, id)
 	}
-	d.replay.removeAll(gone)
+	d.replay.removeAll(d.gone)
+	d.redeliver.forget(d.gone)
 }
 
 func (cb callbacks) ReplayFailed(err error) {
-	cb.d.mu.Lock()
-	defer cb.d.mu.Unlock()
-	cb.d.replayIDs = nil // they stay in the replay set
-	cb.d.readFailed(err)
+	d := cb.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replayIDs = d.replayIDs[:0]
+	d.readFailed(err)
 }
 
 func (cb callbacks) ReadFailed(err error) {
-	cb.d.mu.Lock()
-	defer cb.d.mu.Unlock()
-	cb.d.readPending = false
-	cb.d.readFailed(err)
-}
-
-// sendMessagesToConsumers is the send loop. Entries that cannot be sent now are
-// in the replay set afterwards. It needs mu.
-func (d *Dispatcher) sendMessagesToConsumers(entries []ledger.Entry, replayed bool) {
-	d.blocked.clear()
-	d.sent = d.sent[:0]
-	for i := range entries {
-		e := &entries[i]
-		h := d.hash(e)
-		if d.ordered() && d.mustWait(h, replayed) || !d.send(e, h) {
-			if replayed {
-				d.blocked.add(h)
-				d.replay.rehash(e.ID, h)
-			} else {
-				d.replay.add(e.ID, h)
-			}
-		} else if replayed {
-			d.sent = append(d.sent, e.ID)
-		}
-	}
-	if replayed {
-		d.replay.removeAll(d.sent)
-	}
-	d.deliver()
-}
-
-// mustWait reports whether an earlier entry of the hash waits to be sent.
-func (d *Dispatcher) mustWait(h uint16, replayed bool) bool {
-	if replayed { // then the set still holds the hash, because of this entry
-		return d.blocked.has(h)
-	}
-	return d.replay.hasHash(h)
-}
-
-func (d *Dispatcher) hash(e *ledger.Entry) (h uint16) {
-	if d.subType != wire.KeyShared {
-		return 1
-	}
-	h, d.key = entryHash(e.Data, &d.md, d.key)
-	return h
-}
-
-// send adds e to its consumer's delivery, or reports that it cannot be sent.
-func (d *Dispatcher) send(e *ledger.Entry, h uint16) bool {
-	c := d.owner(h)
-	if c == nil || !c.available() || d.draining.blocks(h, c) {
-		return false
-	}
-	n := int64(max(e.Messages, 1))
-	if !c.pending.add(pendingAck{id: e.ID, hash: h, messages: int32(n)}) {
-		return false
-	}
-	if c.group == nil {
-		c.group = deliveries.Get().(*Delivery)
-		c.group.ConsumerID, c.group.LedgerID = c.ID, d.ledgerID
-	}
-	c.group.Messages = append(c.group.Messages, Message{Entry: *e, Redeliveries: d.redeliver.of(e.ID)})
-	c.group.Bytes += int64(len(e.Data))
-	c.group.messages += n
-	d.turnLeft--
-	c.permits.Add(-n)
-	c.credited.Add(-n)
-	d.total.Add(-n)
-	d.unacked.Add(n)
-	c.addUnacked(n)
-	return true
-}
-
-func (c *Consumer) addUnacked(n int64) {
-	limit := c.d.cfg.MaxUnackedPerConsumer
-	if c.unacked.Add(n) < limit || limit < 0 || !c.limited() {
-		return
-	}
-	c.full.Store(true)
-	if c.unacked.Load() <= limit/2 { // acknowledged in between, so nobody else resumes
-		c.full.Store(false)
-	}
-}
-
-// deliver hands each consumer what the send loop collected for it.
-func (d *Dispatcher) deliver() {
-	for _, c := range d.consumers {
-		if v := c.group; v != nil {
-			c.group = nil
-			d.cfg.Delivered.Add(uint64(v.messages))
-			c.Sink.Deliver(v)
-		}
-	}
+	d := cb.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readPending = false
+	d.readFailed(err)
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -46,6 +47,31 @@ func (s *hashSet) add(h uint16) {
 func (s *hashSet) has(h uint16) bool { return s.marks != nil && s.marks[h] == s.round }
 
 func (s *replaySet) len() int { return len(s.items) }
+
+// first returns the first entry, or one after all others if there is none.
+func (s *replaySet) first() int64 {
+	if len(s.items) == 0 {
+		return math.MaxInt64
+	}
+	return s.items[0].id
+}
+
+func (s *replaySet) clear() {
+	s.items = nil
+	clear(s.hashes)
+}
+
+// removeUpTo removes last and all before it.
+func (s *replaySet) removeUpTo(last int64) {
+	if s.first() > last {
+		return
+	}
+	n := 0
+	for ; n < len(s.items) && s.items[n].id <= last; n++ {
+		s.count(s.items[n].hash, -1)
+	}
+	s.items = slices.Delete(s.items, 0, n)
+}
 
 // unknownHash is the hash of entries that were read for another type of
 // subscription; any later entry may be of the same key.

@@ -45,7 +45,7 @@ func newRig(t tb, cfg Config) (*rig, func()) {
 		t.Fatalf("%v", err)
 	}
 	cfg.Workers, cfg.Logger = r.workers, quiet
-	if r.d, err = New(r.l, r.e, "s", ledger.Earliest, cfg); err != nil {
+	if r.d, err = New(r.l, r.e, "s", ledger.Earliest, true, cfg); err != nil {
 		t.Fatalf("%v", err)
 	}
 	return r, func() {
@@ -141,6 +141,8 @@ func (s *sink) Writable() bool {
 	return !s.blocked.Load()
 }
 
+func (s *sink) ActiveChanged(uint64, bool) {}
+
 func (s *sink) ids() (ids []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +168,7 @@ func (r *rig) join(name string, typ wire.SubType) (*Consumer, *sink) {
 func (r *rig) keyOf(c *Consumer) string {
 	for i := 0; ; i++ {
 		key := fmt.Sprintf("key-%d", i)
-		if r.d.ring.owner(keyHash([]byte(key))) == c {
+		if r.d.selector.owner(keyHash([]byte(key))) == c {
 			return key
 		}
 	}

@@ -1,113 +1,146 @@
 package dispatch
 
 import (
-	"encoding/base64"
+	"cmp"
+	"errors"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 
 	"github.com/contention-toolkit/contention/broker/wire"
 )
 
-const (
-	// hashRange is the number of key hashes; hash 0 is reserved.
-	hashRange = 1 << 16
-	// pointsPerConsumer is how often a consumer stands on the ring.
-	pointsPerConsumer = 100
+// pointsPerConsumer is how often a consumer stands on the ring.
+const pointsPerConsumer = 100
+
+// selector says which consumer of a Key_Shared subscription has a hash. It does
+// not change: consumers that come or go make a new one.
+type selector struct {
+	owners []*Consumer
+	table  []uint16 // hash → 1 + index in owners; 0 = nobody
+}
+
+// owner returns the consumer of h, or nil if nobody has it.
+func (s *selector) owner(h uint16) *Consumer {
+	if i := s.table[h]; i > 0 {
+		return s.owners[i-1]
+	}
+	return nil
+}
+
+func newSelector(consumers []*Consumer) *selector {
+	return &selector{owners: slices.Clone(consumers), table: make([]uint16, hashRange)}
+}
+
+// autoSplit divides the hashes by consistent hashing: each consumer stands at
+// 100 points of a ring given by its name, and a hash belongs to the next point
+// at or after it, around the end. The division depends on the set of names
+// only, and a consumer that joins or leaves moves only its own share.
+func autoSplit(consumers []*Consumer) *selector {
+	s := newSelector(consumers)
+	if len(consumers) == 0 {
+		return s
+	}
+	// Where points coincide, the smaller name wins, whoever came first; of one
+	// name, the first.
+	slices.SortFunc(s.owners, func(a, b *Consumer) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.number, b.number))
+	})
+	type point struct {
+		hash  uint16
+		owner uint16 // 1 + index in owners
+	}
+	points := make([]point, 0, len(consumers)*pointsPerConsumer)
+	for i, c := range s.owners {
+		name := []byte(c.Name)
+		for n := range pointsPerConsumer {
+			points = append(points, point{keyHash(strconv.AppendInt(name, int64(n), 10)), uint16(i + 1)})
+		}
+	}
+	slices.SortStableFunc(points, func(a, b point) int { return cmp.Compare(a.hash, b.hash) })
+	h := 0
+	for _, p := range points {
+		for ; h <= int(p.hash); h++ {
+			s.table[h] = p.owner
+		}
+	}
+	for ; h < hashRange; h++ {
+		s.table[h] = points[0].owner
+	}
+	return s
+}
+
+// sticky gives each consumer the ranges that it declared.
+func sticky(consumers []*Consumer) *selector {
+	s := newSelector(consumers)
+	for i, c := range s.owners {
+		for _, r := range c.KeyShared.Ranges {
+			for h := r.Start; h <= r.End; h++ {
+				s.table[h] = uint16(i + 1)
+			}
+		}
+	}
+	return s
+}
+
+// Reasons a Key_Shared consumer is refused.
+var (
+	ErrKeyRanges   = errors.New("hash ranges cannot be served")
+	ErrOtherPolicy = errors.New("subscription has consumers of another Key_Shared policy")
 )
 
-// noKey stands for the key of messages that have none, so that they all go to
-// one consumer, in order.
-var noKey = []byte("NONE_KEY")
+// maxConsumers is how many consumers a selector can tell apart.
+const maxConsumers = 1<<16 - 1
 
-// keyHash maps a sticky key to 1…65535.
-func keyHash(key []byte) uint16 {
-	h := (murmur32(key) & 0x7fffffff) % hashRange
-	if h == 0 {
-		h = 1
-	}
-	return uint16(h)
+// keyPolicy is what the consumers of a Key_Shared subscription must agree on.
+type keyPolicy struct {
+	sticky   bool
+	anyOrder bool // entries of one key need not stay in order
 }
 
-// stickyKey returns the key that decides a message's consumer. buf is scratch
-// for base64 and is returned for reuse.
-func stickyKey(md *wire.Metadata, buf []byte) (key, scratch []byte) {
-	switch {
-	case md.OrderingKey != nil:
-		return md.OrderingKey, buf
-	case md.PartitionKey == nil:
-		return noKey, buf
-	case !md.PartitionKeyB64:
-		return md.PartitionKey, buf
+func (p keyPolicy) String() string {
+	s := "auto-split"
+	if p.sticky {
+		s = "sticky"
 	}
-	n := base64.StdEncoding.DecodedLen(len(md.PartitionKey))
-	if cap(buf) < n {
-		buf = make([]byte, n)
+	if p.anyOrder {
+		s += ", out of order"
 	}
-	n, err := base64.StdEncoding.Decode(buf[:n], md.PartitionKey)
-	if err != nil { // flagged wrongly: the text itself is a key as good as any
-		return md.PartitionKey, buf
-	}
-	return buf[:n], buf
+	return s
 }
 
-// entryHash returns the key hash of an entry. Entries whose metadata cannot be
-// read share the hash of those without a key.
-func entryHash(headersAndPayload []byte, md *wire.Metadata, buf []byte) (uint16, []byte) {
-	raw, _, err := wire.SplitPayload(headersAndPayload)
-	if err == nil {
-		err = wire.ParseMetadata(raw, md)
+func policyOf(o *ConsumerOptions) keyPolicy {
+	if o.Type != wire.KeyShared || o.KeyShared == nil {
+		return keyPolicy{}
 	}
-	if err != nil {
-		return keyHash(noKey), buf
-	}
-	key, buf := stickyKey(md, buf)
-	return keyHash(key), buf
+	return keyPolicy{sticky: o.KeyShared.Mode == wire.Sticky, anyOrder: o.KeyShared.AllowOutOfOrder}
 }
 
-// ring assigns every hash to a consumer by consistent hashing: each consumer
-// stands at 100 points given by its name, and a hash belongs to the next point
-// at or after it, around the end. The assignment depends on the set of names
-// only, and a consumer that joins or leaves moves only its own share.
-type ring struct {
-	owners []*Consumer
-	table  []uint16 // hash → index in owners
-}
-
-type point struct {
-	hash  uint16
-	owner int
-}
-
-func newRing(consumers []*Consumer) *ring {
-	if len(consumers) == 0 {
-		return nil
+// checkRanges returns what is wrong with the ranges of a consumer that joins
+// others, or nil.
+func checkRanges(o *ConsumerOptions, others []*Consumer) error {
+	ranges := o.KeyShared.Ranges
+	if len(ranges) == 0 {
+		return fmt.Errorf("consumer %s is sticky and declares no hash range: %w", o.Name, ErrKeyRanges)
 	}
-	r := &ring{owners: append([]*Consumer(nil), consumers...), table: make([]uint16, hashRange)}
-	// Where points coincide, the smaller name wins, whoever came first.
-	sort.SliceStable(r.owners, func(i, j int) bool { return r.owners[i].sortKey() < r.owners[j].sortKey() })
-	points := make([]point, 0, len(consumers)*pointsPerConsumer)
-	for i, c := range r.owners {
-		for n := range pointsPerConsumer {
-			points = append(points, point{keyHash([]byte(c.Name + strconv.Itoa(n))), i})
+	ranges = slices.SortedFunc(slices.Values(ranges), func(a, b wire.HashRange) int { return cmp.Compare(a.Start, b.Start) })
+	for i, r := range ranges {
+		switch {
+		case r.Start < 0 || r.End >= hashRange || r.Start > r.End:
+			return fmt.Errorf("consumer %s declares hashes %d to %d, which are not within 0 to %d: %w",
+				o.Name, r.Start, r.End, hashRange-1, ErrKeyRanges)
+		case i > 0 && r.Start <= ranges[i-1].End:
+			return fmt.Errorf("consumer %s declares hash %d twice: %w", o.Name, r.Start, ErrKeyRanges)
 		}
 	}
-	sort.SliceStable(points, func(i, j int) bool { return points[i].hash < points[j].hash })
-	p := 0
-	for h := range hashRange {
-		for p < len(points) && int(points[p].hash) < h {
-			p++
+	for _, c := range others {
+		for _, r := range c.KeyShared.Ranges {
+			i, _ := slices.BinarySearchFunc(ranges, r.Start, func(m wire.HashRange, start int32) int { return cmp.Compare(m.End, start) })
+			if i < len(ranges) && ranges[i].Start <= r.End {
+				return fmt.Errorf("consumer %s declares hash %d, which consumer %s has: %w",
+					o.Name, max(r.Start, ranges[i].Start), c.Name, ErrKeyRanges)
+			}
 		}
-		owner := points[0].owner
-		if p < len(points) {
-			owner = points[p].owner
-		}
-		r.table[h] = uint16(owner)
 	}
-	return r
+	return nil
 }
-
-func (r *ring) owner(h uint16) *Consumer { return r.owners[r.table[h]] }
-
-// sortKey orders consumers of one name, which differ by number only.
-func (c *Consumer) sortKey() string { return fmt.Sprintf("%s\x00%020d", c.Name, c.number) }
