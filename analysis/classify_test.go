@@ -42,6 +42,8 @@ func classifier(t *testing.T, target profile.Target) *analysis.Classifier {
 
 func TestClassify(t *testing.T) {
 	lock := []string{"runtime.gopark", "runtime.goparkunlock", "runtime.semacquire1", "internal/sync.runtime_SemacquireMutex", "internal/sync.(*Mutex).lockSlow", "sync.(*Mutex).Lock"}
+	inSyscall := []string{"internal/runtime/syscall.Syscall6", "syscall.RawSyscall6", "syscall.Syscall6", brokerPkg + "/executor/futex.wait"}
+	futex := append([]string{"k:schedule", "k:futex_do_wait", "k:__futex_wait", "k:do_futex"}, inSyscall...)
 	read := []string{"runtime.gopark", "runtime.netpollblock", "internal/poll.runtime_pollWait", "internal/poll.(*FD).Read", "net.(*conn).Read"}
 	on := func(leaf []string, more ...string) []profile.Frame {
 		return stack(append(append([]string(nil), leaf...), more...)...)
@@ -57,6 +59,36 @@ func TestClassify(t *testing.T) {
 		"executor without work": {referenceBroker,
 			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "sync.Cond.Wait", Frames: stack("runtime.gopark", "sync.(*Cond).Wait", brokerPkg+"/executor.(*Queue).TakeAll")},
 			analysis.Attributes{Class: "condition/channel", Idle: "yes", Operation: "executor without work", Site: brokerPkg + "/executor.(*Queue).TakeAll"}},
+		"queue lock, re-taken by the executor": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "sync.Mutex.Lock", Frames: on(lock, "sync.(*Cond).Wait", brokerPkg+"/executor.(*Queue).TakeAll")},
+			analysis.Attributes{Class: "lock", Idle: "no", Operation: "executor queue take", Site: brokerPkg + "/executor.(*Queue).TakeAll"}},
+		"parking queue, thread: offer": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneThread, Reason: "interruptible", Frames: on(futex, brokerPkg+"/executor/futex.(*Mutex).lockSlow", brokerPkg+"/executor/futex.(*Mutex).Lock", brokerPkg+"/executor.(*ParkingQueue).Offer", brokerPkg+"/executor.(*Executor).Execute")},
+			analysis.Attributes{Class: "lock", Idle: "no", Operation: "executor queue offer", Site: brokerPkg + "/executor.(*ParkingQueue).Offer"}},
+		"parking queue, thread: preempted with the lock": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneThread, Reason: "preempted", Frames: stack(brokerPkg+"/executor.(*ring).put", brokerPkg+"/executor.(*ParkingQueue).Offer")},
+			analysis.Attributes{Class: "scheduler", Idle: "no", Operation: "executor queue offer", Site: brokerPkg + "/executor.(*ring).put"}},
+		"parking queue, thread: without work": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneThread, Reason: "interruptible", Frames: on(futex, brokerPkg+"/executor/futex.(*Cond).Wait", brokerPkg+"/executor.(*ParkingQueue).TakeAll")},
+			analysis.Attributes{Class: "condition/channel", Idle: "yes", Operation: "executor without work", Site: brokerPkg + "/executor.(*ParkingQueue).TakeAll"}},
+		"parking queue, thread: the lock, re-taken by the executor": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneThread, Reason: "interruptible", Frames: on(futex, brokerPkg+"/executor/futex.(*Mutex).lockSlow", brokerPkg+"/executor/futex.(*Cond).Wait", brokerPkg+"/executor.(*ParkingQueue).TakeAll")},
+			analysis.Attributes{Class: "lock", Idle: "no", Operation: "executor queue take", Site: brokerPkg + "/executor.(*ParkingQueue).TakeAll"}},
+		"parking queue, goroutine: no lock, a system call": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "syscall", Frames: on(inSyscall, brokerPkg+"/executor/futex.(*Mutex).lockSlow", brokerPkg+"/executor.(*ParkingQueue).Offer")},
+			analysis.Attributes{Class: "unknown", Idle: "unknown", Operation: "executor queue offer", Site: brokerPkg + "/executor.(*ParkingQueue).Offer"}},
+		"parking queue, goroutine: without work": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "syscall", Frames: on(inSyscall, brokerPkg+"/executor/futex.(*Cond).Wait", brokerPkg+"/executor.(*ParkingQueue).TakeAll")},
+			analysis.Attributes{Class: "unknown", Idle: "yes", Operation: "executor without work", Site: brokerPkg + "/executor.(*ParkingQueue).TakeAll"}},
+		"channel queue: a full channel is no idle wait": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "select", Frames: stack("runtime.gopark", "runtime.selectgo", brokerPkg+"/executor.(*ChannelQueue).Offer")},
+			analysis.Attributes{Class: "condition/channel", Idle: "no", Operation: "executor queue offer", Site: brokerPkg + "/executor.(*ChannelQueue).Offer"}},
+		"channel queue: the overflow list's lock": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "sync.Mutex.Lock", Frames: on(lock, brokerPkg+"/executor.(*ChannelQueue).offerUnblocked", brokerPkg+"/executor.(*ChannelQueue).Offer")},
+			analysis.Attributes{Class: "lock", Idle: "no", Operation: "executor queue offer", Site: brokerPkg + "/executor.(*ChannelQueue).offerUnblocked"}},
+		"channel queue: without work": {referenceBroker,
+			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "select", Frames: stack("runtime.gopark", "runtime.selectgo", brokerPkg+"/executor.(*ChannelQueue).TakeAll")},
+			analysis.Attributes{Class: "condition/channel", Idle: "yes", Operation: "executor without work", Site: brokerPkg + "/executor.(*ChannelQueue).TakeAll"}},
 		"a connection's writer waits for work": {referenceBroker,
 			analysis.Stack{Plane: profile.PlaneGoroutine, Reason: "select", Frames: stack("runtime.gopark", "runtime.selectgo", brokerPkg+".(*conn).waitForOutput", brokerPkg+".(*conn).writeLoop")},
 			analysis.Attributes{Class: "condition/channel", Idle: "yes", Operation: "connection writer without work", Site: brokerPkg + ".(*conn).waitForOutput"}},
@@ -140,6 +172,16 @@ func TestApplicationFrame(t *testing.T) {
 	} {
 		if got := c.Application(profile.Frame{Function: fn}); got != want {
 			t.Errorf("%q: application is %v, want %v", fn, got, want)
+		}
+	}
+	b := classifier(t, referenceBroker)
+	for fn, want := range map[string]bool{
+		brokerPkg + ".(*conn).serve": true, brokerPkg + "/wire.Decode": true, brokerPkg + "/executor.New": true,
+		brokerPkg + "/executor/mpsc.(*Queue[...]).Offer": true, brokerPkg + "/storage.(*Log).Append": true,
+		brokerPkg + "/executor/futex.(*Mutex).lockSlow": false, "github.com/contention-toolkit/contention/cmd/contention.run": false, "main.main": false,
+	} {
+		if got := b.Application(profile.Frame{Function: fn}); got != want {
+			t.Errorf("reference broker: %q: application is %v, want %v", fn, got, want)
 		}
 	}
 	set, err := c.WithApplication("^net/http")
