@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,28 +11,58 @@ import (
 )
 
 // orderModel knows, for every entry, its key and who has it unacknowledged. It
-// holds Key_Shared to its rule: an entry is sent only if every earlier
-// unacknowledged entry of its key is with the same consumer.
+// holds the types that keep order to their rule: an entry is sent only if every
+// earlier unacknowledged entry of its key is with the same consumer, and for
+// the first time only after all earlier ones of its key.
 type orderModel struct {
+	ordered bool
+	oneKey  bool // every entry counts as one key
+
 	mu    sync.Mutex          // sends come on the executor
 	key   []string            // by entry
 	with  map[int64]*Consumer // sent and not acknowledged
 	acked map[int64]bool
+	seen  map[int64]bool   // sent since the beginning or the last seek
+	last  map[string]int64 // by key, the last one that was sent for the first time
 	err   error
 }
 
-func (m *orderModel) sent(id int64, c *Consumer) {
+func newOrderModel(typ wire.SubType, anyOrder bool) *orderModel {
+	return &orderModel{
+		ordered: typ != wire.Shared && !anyOrder, oneKey: typ == wire.Failover,
+		with: map[int64]*Consumer{}, acked: map[int64]bool{}, seen: map[int64]bool{}, last: map[string]int64{},
+	}
+}
+
+func (m *orderModel) sent(msg Message, c *Consumer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	id := msg.Entry.ID
 	if m.acked[id] || m.with[id] != nil {
 		m.fail("entry %d sent again without a reason", id)
 	}
+	if again := m.seen[id]; again != (msg.Redeliveries > 0) {
+		m.fail("entry %d sent before: %v, redelivery count %d", id, again, msg.Redeliveries)
+	}
+	if m.ordered {
+		m.checkOrder(id, c)
+	}
+	m.with[id], m.seen[id] = c, true
+}
+
+func (m *orderModel) checkOrder(id int64, c *Consumer) {
+	key := m.key[id]
 	for e := range id {
-		if m.key[e] == m.key[id] && !m.acked[e] && m.with[e] != c {
-			m.fail("entry %d of %s sent to %s while %d is not with it", id, m.key[id], c.Name, e)
+		if m.key[e] == key && !m.acked[e] && m.with[e] != c {
+			m.fail("entry %d of %q sent to %s while %d is not with it", id, key, c.Name, e)
 		}
 	}
-	m.with[id] = c
+	if !m.seen[id] {
+		if last, ok := m.last[key]; ok && id < last {
+			m.fail("entry %d of %q sent for the first time after %d", id, key, last)
+		}
+		m.last[key] = id
+	}
 }
 
 func (m *orderModel) fail(format string, args ...any) {
@@ -62,7 +91,7 @@ func (m *orderModel) of(c *Consumer) (ids []int64) {
 	return ids
 }
 
-// take notes that c no longer has ids.
+// take notes that nobody has ids any longer.
 func (m *orderModel) take(ids []int64, acked bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,9 +101,24 @@ func (m *orderModel) take(ids []int64, acked bool) {
 	}
 }
 
+// seek notes that everything from next on is to be sent, and nothing before.
+func (m *orderModel) seek(next int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.with)
+	clear(m.seen)
+	clear(m.last)
+	for id := range m.key {
+		m.acked[int64(id)] = int64(id) < next
+	}
+}
+
 func (m *orderModel) published(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.oneKey {
+		key = ""
+	}
 	m.key = append(m.key, key)
 }
 
@@ -91,298 +135,235 @@ func (m *orderModel) left() (unacked, with int) {
 	return unacked, len(m.with)
 }
 
-func TestKeySharedOrderUnderChange(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r, stop := newRig(t, Config{
-			Flow: rapid.SampledFrom([]FlowMode{Atomic, Monitor}).Draw(t, "flow"), MaxReadBatchSize: rapid.IntRange(1, 8).Draw(t, "batch"),
-			MaxUnackedPerConsumer: 12, MaxUnackedPerSubscription: 30, LookAheadPerConsumer: 5, LookAheadPerSubscription: 12,
-		})
-		defer stop()
-		m := &orderModel{with: map[int64]*Consumer{}, acked: map[int64]bool{}}
-		var members []*Consumer
-		names := 0
-		pick := func(t *rapid.T) *Consumer { return members[rapid.IntRange(0, len(members)-1).Draw(t, "who")] }
-		join := func() {
-			names++
-			s := &sink{flaky: rapid.SampledFrom([]uint32{0, 3, 10, 30}).Draw(t, "flaky")}
-			c, err := r.d.AddConsumer(ConsumerOptions{Name: fmt.Sprint("c", names), Type: wire.KeyShared, Sink: s})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.seen = func(msg Message) { m.sent(msg.Entry.ID, c) }
-			members = append(members, c)
+// slots are the parts of the hash range that sticky consumers share out.
+const slots = 6
+
+func slot(i int) wire.HashRange {
+	size := int32(hashRange / slots)
+	r := wire.HashRange{Start: int32(i) * size, End: int32(i+1)*size - 1}
+	if i == slots-1 {
+		r.End = hashRange - 1
+	}
+	return r
+}
+
+// orderTest drives a subscription and its model.
+type orderTest struct {
+	*rig
+	m       *orderModel
+	typ     wire.SubType
+	policy  *wire.KeySharedMeta // of every consumer, without ranges
+	members []*Consumer
+	sinks   []*sink // all that ever were
+	names   int
+}
+
+func (o *orderTest) pick(t *rapid.T) *Consumer {
+	if len(o.members) == 0 {
+		t.SkipNow()
+	}
+	return rapid.SampledFrom(o.members).Draw(t, "who")
+}
+
+// freeSlots returns the sticky ranges nobody has.
+func (o *orderTest) freeSlots() (free []int) {
+	for i := range slots {
+		if !slices.ContainsFunc(o.members, func(c *Consumer) bool { return slices.Contains(c.KeyShared.Ranges, slot(i)) }) {
+			free = append(free, i)
 		}
-		ack := func(c *Consumer, ids []int64) {
-			m.take(ids, true)
-			c.Ack(slices.Clone(ids))
-		}
-		t.Repeat(map[string]func(*rapid.T){
-			"publish": func(t *rapid.T) {
-				for range rapid.IntRange(1, 10).Draw(t, "n") {
-					key := fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key"))
-					m.published(key)
-					r.publish(key)
-				}
-			},
-			"flow": func(t *rapid.T) {
-				if len(members) > 0 {
-					pick(t).Flow(uint32(rapid.IntRange(1, 10).Draw(t, "permits")))
-				}
-			},
-			"ack": func(t *rapid.T) {
-				if len(members) == 0 {
-					return
-				}
-				c := pick(t)
-				if ids := m.of(c); len(ids) > 0 {
-					ids = rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, len(ids), rapid.ID[int64]).Draw(t, "ids")
-					ack(c, ids)
-				}
-			},
-			"redeliver all": func(t *rapid.T) {
-				if len(members) == 0 {
-					return
-				}
-				c := pick(t)
-				r.between(func() { m.take(m.of(c), false); c.Redeliver(nil) })
-			},
-			"join": func(*rapid.T) {
-				if len(members) < 5 {
-					join()
-				}
-			},
-			"leave": func(t *rapid.T) {
-				if len(members) == 0 {
-					return
-				}
-				c := pick(t)
-				members = slices.DeleteFunc(members, func(o *Consumer) bool { return o == c })
-				r.between(func() { m.take(m.of(c), false); c.Close() })
-			},
-			"settle": func(*rapid.T) { r.settle() }, // otherwise sends go on beside the steps
-			"": func(t *rapid.T) {
-				if err := m.check(); err != nil {
-					t.Fatal(err)
-				}
-			},
-		})
-		if len(members) == 0 {
-			join()
-		}
-		for _, c := range members {
-			c.Flow(100_000)
-		}
-		for idle := 0; ; { // all must come, if all is acknowledged
-			r.settle()
-			if err := m.check(); err != nil {
-				t.Fatal(err)
+	}
+	return free
+}
+
+func (o *orderTest) join(t *rapid.T) {
+	o.names++
+	s := &sink{flaky: rapid.SampledFrom([]uint32{0, 3, 10, 30}).Draw(t, "flaky"), hold: rapid.Bool().Draw(t, "hold")}
+	opts := ConsumerOptions{Name: fmt.Sprint("c", o.names), Type: o.typ, Sink: s, Priority: rapid.Int32Range(0, 2).Draw(t, "priority")}
+	if o.policy != nil {
+		policy := *o.policy
+		opts.KeyShared = &policy
+		if policy.Mode == wire.Sticky {
+			free := o.freeSlots()
+			if len(free) == 0 {
+				return
 			}
-			unacked, with := m.left()
-			if unacked == 0 {
-				break
-			}
-			if idle++; with > 0 {
-				idle = 0
-			}
-			if idle > 20 { // a flaky sink needs several tries
-				t.Fatalf("stuck: %d not acknowledged, nothing sent, %+v", unacked, r.d.Stats())
-			}
-			for _, c := range members {
-				ack(c, m.of(c))
-				c.WritabilityChanged()
+			for _, i := range rapid.SliceOfNDistinct(rapid.SampledFrom(free), 1, min(2, len(free)), rapid.ID[int]).Draw(t, "slots") {
+				policy.Ranges = append(policy.Ranges, slot(i))
 			}
 		}
-		if st := r.d.Stats(); st.Backlog != 0 || st.Replay != 0 || st.Unacked != 0 {
-			t.Fatalf("at the end: %+v", st)
+	}
+	o.between(func() {
+		active := o.d.active
+		c, err := o.d.AddConsumer(opts)
+		if err != nil {
+			o.m.fail("%v", err)
+			return
 		}
+		if active != nil && active != o.d.active { // what it had is sent to the new one
+			o.m.take(o.m.of(active), false)
+		}
+		s.seen = func(msg Message) { o.m.sent(msg, c) }
+		o.members = append(o.members, c)
+		o.sinks = append(o.sinks, s)
 	})
 }
 
-func TestReplaySetAgainstAMap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var s replaySet
-		model := map[int64]uint16{}
-		sorted := func() (items []replayItem) {
-			for id, h := range model {
-				items = append(items, replayItem{id, h})
+func (o *orderTest) ack(c *Consumer, ids []int64) {
+	o.m.take(ids, true)
+	c.Ack(slices.Clone(ids))
+}
+
+func some(t *rapid.T, ids []int64) []int64 {
+	if len(ids) == 0 {
+		t.SkipNow()
+	}
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(ids), 1, len(ids), rapid.ID[int64]).Draw(t, "ids")
+}
+
+func (o *orderTest) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"publish": func(t *rapid.T) {
+			for range rapid.IntRange(1, 10).Draw(t, "n") {
+				key := fmt.Sprint("k", rapid.IntRange(0, 9).Draw(t, "key"))
+				o.m.published(key)
+				o.publish(key)
 			}
-			slices.SortFunc(items, func(a, b replayItem) int { return cmp.Compare(a.id, b.id) })
-			return items
-		}
-		item := rapid.Custom(func(t *rapid.T) replayItem {
-			id := rapid.Int64Range(0, 60).Draw(t, "id")
-			return replayItem{id, uint16(id%7) + 1}
-		})
-		t.Repeat(map[string]func(*rapid.T){
-			"add": func(t *rapid.T) {
-				it := item.Draw(t, "item")
-				s.add(it.id, it.hash)
-				model[it.id] = it.hash
-			},
-			"add all": func(t *rapid.T) {
-				items := rapid.SliceOf(item).Draw(t, "items")
-				s.addAll(items)
-				for _, it := range items {
-					model[it.id] = it.hash
+		},
+		"flow": func(t *rapid.T) { o.pick(t).Flow(uint32(rapid.IntRange(1, 10).Draw(t, "permits"))) },
+		"ack":  func(t *rapid.T) { c := o.pick(t); o.ack(c, some(t, o.m.of(c))) },
+		"ack of another's": func(t *rapid.T) {
+			c, other := o.pick(t), o.pick(t)
+			o.ack(c, some(t, o.m.of(other)))
+		},
+		"redeliver": func(t *rapid.T) {
+			c := o.pick(t)
+			ids := some(t, o.m.of(c))
+			o.between(func() {
+				if now := o.m.of(c); slices.ContainsFunc(ids, func(id int64) bool { return !slices.Contains(now, id) }) {
+					return
 				}
-			},
-			"remove": func(t *rapid.T) {
-				var ids []int64
-				for _, it := range rapid.SliceOf(item).Draw(t, "items") {
-					ids = append(ids, it.id)
-					delete(model, it.id)
-				}
-				slices.Sort(ids)
-				s.removeAll(slices.Compact(ids))
-			},
-			"pick": func(t *rapid.T) {
-				n, odd := rapid.IntRange(0, 20).Draw(t, "n"), rapid.Uint16Range(0, 1).Draw(t, "odd")
-				var want []int64
-				for _, it := range sorted() {
-					if len(want) < n && it.hash%2 == odd {
-						want = append(want, it.id)
-					}
-				}
-				if got := s.pick(nil, n, func(h uint16) bool { return h%2 == odd }); !slices.Equal(got, want) {
-					t.Fatalf("picked %v, want %v", got, want)
-				}
-			},
-			"": func(t *rapid.T) {
-				if !slices.Equal(s.items, sorted()) {
-					t.Fatalf("items %v, want %v", s.items, sorted())
-				}
-				for h := range uint16(9) {
-					n := 0
-					for _, v := range model {
-						if v == h {
-							n++
-						}
-					}
-					if s.hashes != nil && s.hashes[h] != int32(n) || s.hasHash(h) != (n > 0) {
-						t.Fatalf("hash %d counted %d times, want %d", h, s.hashes[h], n)
-					}
-				}
-			},
-		})
-	})
-}
-
-func TestRingMovesOnlyTheShareOfWhoLeaves(t *testing.T) {
-	var all []*Consumer
-	for i := range 20 {
-		all = append(all, &Consumer{ConsumerOptions: ConsumerOptions{Name: fmt.Sprint("consumer-", i)}, number: uint64(i)})
-	}
-	before := autoSplit(all)
-	shuffled := slices.Clone(all)
-	slices.Reverse(shuffled)
-	again := autoSplit(shuffled)
-	after := autoSplit(all[1:])
-	share := map[*Consumer]int{}
-	for h := range hashRange {
-		o := before.owner(uint16(h))
-		share[o]++
-		if again.owner(uint16(h)) != o {
-			t.Fatalf("hash %d: the owner depends on the order of joining", h)
-		}
-		if n := after.owner(uint16(h)); o != all[0] && n != o {
-			t.Fatalf("hash %d moved from %s to %s when %s left", h, o.Name, n.Name, all[0].Name)
-		}
-	}
-	for _, c := range all {
-		if n := share[c]; n < hashRange/20/2 || n > hashRange/20*2 {
-			t.Errorf("%s owns %d hashes, far from a twentieth of %d", c.Name, n, hashRange)
-		}
+				o.m.take(ids, false)
+				c.Redeliver(slices.Clone(ids))
+			})
+		},
+		"redeliver all": func(t *rapid.T) {
+			c := o.pick(t)
+			o.between(func() { o.m.take(o.m.of(c), false); c.Redeliver(nil) })
+		},
+		"join": func(t *rapid.T) {
+			if len(o.members) < 5 {
+				o.join(t)
+			}
+		},
+		"leave": func(t *rapid.T) {
+			c := o.pick(t)
+			o.members = slices.DeleteFunc(o.members, func(m *Consumer) bool { return m == c })
+			o.between(func() { o.m.take(o.m.of(c), false); c.Close() })
+		},
+		"seek": func(t *rapid.T) {
+			if rapid.IntRange(0, 3).Draw(t, "seldom") > 0 {
+				t.SkipNow()
+			}
+			next := rapid.Int64Range(o.l.First(), o.l.LastConfirmed()+1).Draw(t, "next")
+			removed, err := o.d.Reset(next)
+			if err != nil || len(removed) != len(o.members) {
+				t.Fatalf("%d removed of %d: %v", len(removed), len(o.members), err)
+			}
+			o.members = nil
+			o.m.seek(next)
+			for _, c := range removed { // void
+				c.Ack([]int64{next})
+				c.Flow(5)
+				c.Redeliver(nil)
+				c.Close()
+			}
+		},
+		"release": func(*rapid.T) { o.release() },
+		"limits": func(t *rapid.T) {
+			o.d.SetReadLimits(rapid.IntRange(1, 8).Draw(t, "entries"), rapid.SampledFrom([]int64{0, 1, 100}).Draw(t, "bytes"))
+		},
+		"settle": func(*rapid.T) { o.settle() }, // otherwise sends go on beside the steps
+		"": func(t *rapid.T) {
+			if err := o.m.check(); err != nil {
+				t.Fatal(err)
+			}
+		},
 	}
 }
 
-func TestStickyKey(t *testing.T) {
-	for _, c := range []struct {
-		md   wire.Metadata
-		want string
+func (o *orderTest) release() {
+	for _, s := range o.sinks {
+		s.release()
+	}
+}
+
+// finish acknowledges until nothing is left.
+func (o *orderTest) finish(t *rapid.T) {
+	for o.policy != nil && o.policy.Mode == wire.Sticky && len(o.freeSlots()) > 0 || len(o.members) == 0 {
+		o.join(t)
+	}
+	for _, c := range o.members {
+		c.Flow(100_000)
+	}
+	for idle := 0; ; {
+		o.settle()
+		o.release()
+		o.settle()
+		if err := o.m.check(); err != nil {
+			t.Fatal(err)
+		}
+		unacked, with := o.m.left()
+		if unacked == 0 {
+			break
+		}
+		if idle++; with > 0 {
+			idle = 0
+		}
+		if idle > 20 { // a flaky sink needs several tries
+			t.Fatalf("stuck: %d not acknowledged, nothing sent, %+v", unacked, o.d.Stats())
+		}
+		for _, c := range o.members {
+			o.ack(c, o.m.of(c))
+			c.WritabilityChanged()
+		}
+	}
+	if st := o.d.Stats(); st.Backlog != 0 || st.Replay != 0 || st.Unacked != 0 || st.DrainingHashes != 0 || len(o.d.redeliver.counts) != 0 {
+		t.Fatalf("at the end: %+v, redelivery counts %v", st, o.d.redeliver.counts)
+	}
+	var credited int64
+	for _, c := range o.members {
+		credited += c.credited.Load()
+	}
+	if total := o.d.total.Load(); total != credited {
+		t.Fatalf("total %d, consumers were credited %d", total, credited)
+	}
+}
+
+func TestOrderUnderChange(t *testing.T) {
+	for name, v := range map[string]struct {
+		typ    wire.SubType
+		policy *wire.KeySharedMeta
 	}{
-		{wire.Metadata{PartitionKey: []byte("p"), OrderingKey: []byte("o")}, "o"},
-		{wire.Metadata{PartitionKey: []byte("cA=="), PartitionKeyB64: true}, "p"},
-		{wire.Metadata{PartitionKey: []byte("not base64!"), PartitionKeyB64: true}, "not base64!"},
-		{wire.Metadata{PartitionKey: []byte("p")}, "p"},
-		{wire.Metadata{}, string(noKey)},
+		"KeyShared":  {typ: wire.KeyShared},
+		"Sticky":     {wire.KeyShared, &wire.KeySharedMeta{Mode: wire.Sticky}},
+		"OutOfOrder": {wire.KeyShared, &wire.KeySharedMeta{AllowOutOfOrder: true}},
+		"Failover":   {typ: wire.Failover},
+		"Shared":     {typ: wire.Shared},
 	} {
-		c.md.ProducerName = []byte("x")
-		entry := wire.AppendHeadersAndPayload(nil, &c.md, []byte("payload"))
-		var md wire.Metadata
-		if got, _ := entryHash(entry, &md, nil); got != keyHash([]byte(c.want)) {
-			t.Errorf("%+v does not hash as %q", c.md, c.want)
-		}
-	}
-	if got, _ := entryHash([]byte("garbage"), new(wire.Metadata), nil); got != keyHash(noKey) {
-		t.Error("an entry that cannot be read must hash as one without a key")
-	}
-}
-
-func TestKeyHashKnownValues(t *testing.T) {
-	for key, want := range map[string]uint32{
-		"": 0, "hello": 0x248bfa47, "hello, world": 0x149bbb7f, "The quick brown fox jumps over the lazy dog": 0x2e4ff723,
-	} {
-		if got := murmur32([]byte(key)); got != want {
-			t.Errorf("hash of %q is %#x, want %#x", key, got, want)
-		}
-	}
-	if keyHash(nil) != 1 {
-		t.Error("hash 0 is reserved and must become 1")
-	}
-}
-
-func TestPendingAcksAgainstAMap(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var p pendingAcks
-		model := map[int64]int32{}
-		id := rapid.Int64Range(0, 300)
-		ids := rapid.SliceOfN(id, 0, 100)
-		t.Repeat(map[string]func(*rapid.T){
-			"add": func(t *rapid.T) {
-				for range rapid.IntRange(1, 50).Draw(t, "n") {
-					a := pendingAck{id: id.Draw(t, "id"), messages: rapid.Int32Range(1, 3).Draw(t, "messages")}
-					if !p.add(a) {
-						t.Fatal("refused")
-					}
-					model[a.id] = a.messages
-				}
-			},
-			"take": func(t *rapid.T) {
-				found, messages := 0, int64(0)
-				list := ids.Draw(t, "ids")
-				for _, id := range list {
-					if n, ok := model[id]; ok {
-						delete(model, id)
-						found++
-						messages += int64(n)
-					}
-				}
-				if got, n := p.take(list); n != found || got.messages != messages {
-					t.Fatalf("took %d entries, %d messages; want %d and %d", n, got.messages, found, messages)
-				}
-			},
-			"withdraw": func(t *rapid.T) {
-				list := p.upTo(id.Draw(t, "last"))
-				items, _ := p.withdraw(list)
-				if len(items) != len(list) {
-					t.Fatalf("withdrew %d of %d", len(items), len(list))
-				}
-				for _, it := range items {
-					if _, ok := model[it.id]; !ok {
-						t.Fatalf("withdrew %d, which was not pending", it.id)
-					}
-					delete(model, it.id)
-				}
-			},
-			"": func(t *rapid.T) {
-				all := p.upTo(1 << 60)
-				if len(all) != len(model) || !slices.IsSorted(all) || p.gone > 64 && p.gone > len(p.items)/2 {
-					t.Fatalf("%d pending, want %d; %d of %d elements gone", len(all), len(model), p.gone, len(p.items))
-				}
-			},
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				r, stop := newRig(t, Config{
+					Flow:             rapid.SampledFrom([]FlowMode{Atomic, Monitor}).Draw(t, "flow"),
+					NextRead:         rapid.SampledFrom([]string{NextReadNone, NextReadAnyWritten}).Draw(t, "next read"),
+					MaxReadBatchSize: rapid.IntRange(1, 8).Draw(t, "batch"), MaxReadSizeBytes: rapid.SampledFrom([]int64{0, 1, 100}).Draw(t, "bytes"),
+					MaxUnackedPerConsumer: 12, MaxUnackedPerSubscription: 30, LookAheadPerConsumer: 5, LookAheadPerSubscription: 12,
+				})
+				defer stop()
+				o := &orderTest{rig: r, typ: v.typ, policy: v.policy}
+				o.m = newOrderModel(v.typ, v.policy != nil && v.policy.AllowOutOfOrder)
+				t.Repeat(o.actions())
+				o.finish(t)
+			})
 		})
-		if items, _ := p.close(); len(items) != len(model) || p.add(pendingAck{id: 1, messages: 1}) {
-			t.Fatalf("close returned %d of %d", len(items), len(model))
-		}
-	})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,9 @@ type sink struct {
 	flaky   uint32 // one in so many calls of Writable returns false; 0 = none
 	calls   atomic.Uint32
 	seen    func(Message) // called under the dispatcher's lock
+	hold    bool          // deliveries are kept until release
+	held    []*Delivery
+	active  []bool // what ActiveChanged said
 }
 
 func (s *sink) Deliver(d *Delivery) {
@@ -131,7 +135,22 @@ func (s *sink) Deliver(d *Delivery) {
 		s.got = append(s.got, m)
 	}
 	s.sizes = append(s.sizes, len(d.Messages))
+	if s.hold {
+		s.held = append(s.held, d)
+		return
+	}
 	d.Release()
+}
+
+// release is the connection having written what it was given.
+func (s *sink) release() {
+	s.mu.Lock()
+	held := s.held
+	s.held = nil
+	s.mu.Unlock()
+	for _, d := range held {
+		d.Release()
+	}
 }
 
 func (s *sink) Writable() bool {
@@ -141,7 +160,18 @@ func (s *sink) Writable() bool {
 	return !s.blocked.Load()
 }
 
-func (s *sink) ActiveChanged(uint64, bool) {}
+func (s *sink) ActiveChanged(_ uint64, active bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = append(s.active, active)
+}
+
+// told returns what ActiveChanged said so far.
+func (s *sink) told() []bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.active)
+}
 
 func (s *sink) ids() (ids []int64) {
 	s.mu.Lock()
