@@ -29,6 +29,10 @@ type ReaderOptions struct {
 	BufferSize int
 	// VerifyChecksum makes Next check the CRC32C of each payload.
 	VerifyChecksum bool
+	// ReadFailed, when set, is called with what the underlying reader returned,
+	// other than io.EOF. If it returns nil, as after a deadline that only meant
+	// to interrupt, the read is tried again; else Next returns its error.
+	ReadFailed func(error) error
 }
 
 // FrameReader cuts a stream into frames. It reads as much as its buffer takes,
@@ -171,6 +175,11 @@ func (fr *FrameReader) fill(n int, total int64) error {
 				return io.EOF
 			}
 			return &FrameError{fr.offset, total, fmt.Errorf("stream ends after %d bytes of it: %w", fr.end-fr.start, io.ErrUnexpectedEOF)}
+		}
+		if err != nil && fr.opts.ReadFailed != nil {
+			if err = fr.opts.ReadFailed(err); err == nil {
+				continue
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("read after byte %d: %w", fr.offset+int64(fr.end-fr.start), err)
