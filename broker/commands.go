@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/contention-toolkit/contention/broker/dispatch"
 	"github.com/contention-toolkit/contention/broker/wire"
 )
 
@@ -34,7 +33,7 @@ func (c *conn) handle(f *wire.Frame, m *wire.Command) error {
 	case wire.TypeAck:
 		return c.ack(&m.Ack)
 	case wire.TypeFlow:
-		if cs := c.consumers[m.Flow.ConsumerID]; cs != nil {
+		if cs := c.consumer(m.Flow.ConsumerID); cs != nil {
 			cs.Flow(m.Flow.Permits)
 		}
 		return nil
@@ -65,7 +64,7 @@ func (c *conn) handleRequest(m *wire.Command) error {
 		id = m.Close.RequestID
 		c.succeed(id)
 	case wire.TypeCloseConsumer:
-		c.closeConsumer(m.Close.ID)
+		c.closeConsumer(m.Close.ID, false)
 		id = m.Close.RequestID
 		c.succeed(id)
 	case wire.TypeUnsubscribe:
@@ -77,13 +76,13 @@ func (c *conn) handleRequest(m *wire.Command) error {
 	case wire.TypeGetLastMessageID:
 		id, err = m.GetLastMessageID.RequestID, c.lastMessageID(&m.GetLastMessageID)
 	case wire.TypeSeek:
-		id, err = m.Seek.RequestID, errUnsupported(m.Type)
+		id, err = m.Seek.RequestID, c.seek(&m.Seek)
 	case wire.TypeGetTopics:
-		id, err = m.GetTopics.RequestID, errUnsupported(m.Type)
+		id, err = m.GetTopics.RequestID, c.topics(&m.GetTopics)
 	case wire.TypeGetSchema:
-		id, err = m.GetSchema.RequestID, errUnsupported(m.Type)
+		c.getSchema(&m.GetSchema)
 	case wire.TypeGetOrCreateSchema:
-		id, err = m.GetOrCreateSchema.RequestID, errUnsupported(m.Type)
+		c.getOrCreateSchema(&m.GetOrCreateSchema)
 	default:
 		return errFromServer
 	}
@@ -94,54 +93,19 @@ func (c *conn) handleRequest(m *wire.Command) error {
 	return nil
 }
 
-func errUnsupported(t wire.CommandType) error {
-	return refuse(wire.ErrorNotAllowed, "NotAllowedError: this broker does not support %v", t)
-}
-
 func (c *conn) succeed(request uint64) {
 	c.respond((&wire.Success{RequestID: request}).AppendFrame(nil))
 }
 
-func (c *conn) connect(*wire.Connect) error {
+func (c *conn) connect(m *wire.Connect) error {
 	c.connected = true
+	c.indexes = c.server.cfg.BrokerEntryMetadata && m.Features.BrokerEntryMetadata
 	r := wire.Connected{
 		ServerVersion: "contention reference broker", ProtocolVersion: protocolVersion,
 		MaxMessageSize: int32(min(c.server.cfg.MaxMessageSize, math.MaxInt32)),
 	}
 	c.respond(r.AppendFrame(nil))
 	return nil
-}
-
-func (c *conn) openProducer(m *wire.Producer) error {
-	if m.AccessMode != wire.AccessShared {
-		return refuse(wire.ErrorNotAllowed, "NotAllowedError: producer access mode %d is not supported", m.AccessMode)
-	}
-	t, err := c.server.openTopic(m.Topic)
-	if err != nil {
-		return err
-	}
-	if old := c.producers[m.ProducerID]; old != nil {
-		// A client that timed out asks again.
-		c.closeProducer(m.ProducerID)
-	}
-	p := &producer{topic: t, conn: c, id: m.ProducerID, name: m.Name, epoch: m.Epoch}
-	if p.name == "" {
-		p.name = fmt.Sprintf("%s-%d", c.server.name, c.server.nextProducer.Add(1))
-	}
-	if err := t.addProducer(p); err != nil {
-		return err
-	}
-	c.producers[p.id] = p
-	r := wire.ProducerSuccess{RequestID: m.RequestID, Name: p.name, LastSequenceID: -1}
-	c.respond(r.AppendFrame(nil))
-	return nil
-}
-
-func (c *conn) closeProducer(id uint64) {
-	if p := c.producers[id]; p != nil {
-		delete(c.producers, id)
-		p.topic.removeProducer(p)
-	}
 }
 
 // send hands one message over to its topic's ledger.
@@ -153,13 +117,21 @@ func (c *conn) send(f *wire.Frame, m *wire.Send) error {
 	if p == nil {
 		return c.sendError(m, wire.ErrorUnknown, fmt.Sprintf("producer %d is not open on this connection", m.ProducerID))
 	}
+	switch p.state.Load() {
+	case producerWaiting:
+		return c.sendError(m, wire.ErrorNotAllowed, fmt.Sprintf("producer %q waits for exclusive access", p.name))
+	case producerClosed:
+		return nil // on its way before the client knew; it sends it again
+	}
+	if p.failed.Load() {
+		return c.sendError(m, wire.ErrorPersistence, fmt.Sprintf("an earlier send of producer %q failed", p.name))
+	}
 	if err := wire.VerifyChecksum(f.HeadersAndPayload); err != nil {
 		return c.sendError(m, wire.ErrorChecksum, err.Error())
 	}
 	pub := c.pool.get(c)
-	pub.producerID, pub.sequenceID, pub.highestID = m.ProducerID, m.SequenceID, m.HighestSequenceID
-	pub.ledgerID = p.topic.ledger.ID
-	pub.Data, pub.Messages = c.bytes.copyOf(f.HeadersAndPayload), max(m.NumMessages, 1)
+	pub.producer, pub.sequenceID, pub.highestID = p, m.SequenceID, m.HighestSequenceID
+	pub.Data, pub.Messages, pub.Epoch = c.bytes.copyOf(f.HeadersAndPayload), max(m.NumMessages, 1), p.ledgerEpoch
 	c.owed.Add(1)
 	if err := p.topic.ledger.AsyncAddEntry(&pub.Add); err != nil {
 		pub.AddFailed(err)
@@ -173,22 +145,11 @@ func (c *conn) sendError(m *wire.Send, code wire.ServerError, why string) error 
 	return nil
 }
 
-func (c *conn) subscribe(m *wire.Subscribe) error {
-	if old := c.consumers[m.ConsumerID]; old != nil {
-		c.closeConsumer(m.ConsumerID)
+// consumer returns a consumer of the connection that is open. The reader's.
+func (c *conn) consumer(id uint64) *consumer {
+	if cs := c.consumers[id]; cs != nil && !cs.closed.Load() {
+		return cs
 	}
-	name := m.ConsumerName
-	if name == "" {
-		name = fmt.Sprintf("%s-c%d", c.server.name, c.server.nextConsumer.Add(1))
-	}
-	cs, t, err := c.server.subscribe(m, dispatch.ConsumerOptions{ID: m.ConsumerID, Name: name, Type: m.Type, Sink: c})
-	if err != nil {
-		return err
-	}
-	c.consMu.Lock()
-	c.consumers[m.ConsumerID] = &consumer{Consumer: cs, topic: t}
-	c.consMu.Unlock()
-	c.succeed(m.RequestID)
 	return nil
 }
 
@@ -201,91 +162,92 @@ func (c *conn) forget(id uint64) *consumer {
 	return cs
 }
 
-func (c *conn) closeConsumer(id uint64) {
-	if cs := c.forget(id); cs != nil {
-		cs.Close()
+// closeConsumer closes a consumer; back says that its client is to open it
+// again.
+func (c *conn) closeConsumer(id uint64, back bool) {
+	if c.consumers[id] == nil {
+		return
 	}
-}
-
-func (c *conn) unsubscribe(m *wire.Unsubscribe) error {
-	cs := c.consumers[m.ConsumerID]
-	if cs == nil {
-		return errNoConsumer(m.ConsumerID)
+	cs := c.forget(id)
+	cs.leave(back)
+	if !back {
+		delete(c.sought, cs.sub)
 	}
-	if err := cs.topic.unsubscribe(cs.Consumer); err != nil {
-		return err
-	}
-	c.forget(m.ConsumerID)
-	c.succeed(m.RequestID)
-	return nil
 }
 
 func errNoConsumer(id uint64) error {
 	return refuse(wire.ErrorConsumerNotFound, "ConsumerNotFound: consumer %d is not on this connection", id)
 }
 
-// entries converts the ids of whole entries of the topic's ledger. An id with
-// part of a batch still unacknowledged is left out: the client acknowledges
-// the entry again when it is done with all of it.
-func (c *conn) entries(t *topic, ids []wire.MessageID) []int64 {
-	c.ids = c.ids[:0]
-	for i := range ids {
-		id := &ids[i]
-		if id.Ledger != t.ledger.ID || id.Entry > math.MaxInt64 || partial(id.AckSet) {
-			continue
-		}
-		c.ids = append(c.ids, int64(id.Entry))
-	}
-	return c.ids
-}
-
-func partial(ackSet []int64) bool {
-	for _, w := range ackSet {
-		if w != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 func (c *conn) ack(m *wire.Ack) error {
-	cs := c.consumers[m.ConsumerID]
-	why, code := "", wire.ErrorUnknown
-	if cs == nil {
-		why, code = errNoConsumer(m.ConsumerID).Error(), wire.ErrorConsumerNotFound
-	} else if ids := c.entries(cs.topic, m.IDs); m.Type == wire.AckCumulative {
-		if len(ids) == 1 {
-			cs.AckCumulative(ids[0])
-		}
-	} else if len(ids) > 0 {
-		cs.Ack(ids)
-	}
+	err := c.acknowledge(m)
 	if m.HasRequestID {
-		r := wire.AckResponse{ConsumerID: m.ConsumerID, RequestID: m.RequestID, Code: code, Message: why}
+		r := wire.AckResponse{ConsumerID: m.ConsumerID, RequestID: m.RequestID}
+		if err != nil {
+			r.Code, r.Message = codeOf(err), err.Error()
+		}
 		c.respond(r.AppendFrame(nil))
 	}
 	return nil
 }
 
+// maxWarnings bounds what is logged of one client's reports.
+const maxWarnings = 10
+
+func (c *conn) acknowledge(m *wire.Ack) error {
+	cs := c.consumer(m.ConsumerID)
+	if cs == nil {
+		return errNoConsumer(m.ConsumerID)
+	}
+	if m.ValidationError >= 0 && c.warnings < maxWarnings {
+		c.warnings++
+		for i := range m.IDs[:min(len(m.IDs), 1)] {
+			c.server.log.Warn("a client could not read a message and dropped it", "conn", c.id, "topic", cs.sub.topic.name,
+				"subscription", cs.sub.Name, "message", m.IDs[i].String(), "validation_error", m.ValidationError)
+		}
+	}
+	if m.Type != wire.AckCumulative {
+		if ids := c.acked(cs.sub, m.IDs); len(ids) > 0 {
+			cs.Ack(ids)
+		}
+		return nil
+	}
+	switch {
+	case cs.Type != wire.Exclusive && cs.Type != wire.Failover:
+		return refuse(wire.ErrorNotAllowed, "NotAllowedError: a %v subscription has no cumulative acknowledgement", cs.Type)
+	case len(m.IDs) != 1:
+		return refuse(wire.ErrorMetadata, "MetadataError: a cumulative acknowledgement has %d ids, not 1", len(m.IDs))
+	}
+	entry, ok := cs.sub.topic.ownEntry(&m.IDs[0])
+	switch {
+	case !ok:
+	case len(c.acked(cs.sub, m.IDs)) == 1:
+		cs.AckCumulative(entry)
+	case entry > 0: // part of the entry, and all before it
+		cs.AckCumulative(entry - 1)
+	}
+	return nil
+}
+
 func (c *conn) redeliver(m *wire.Redeliver) error {
-	cs := c.consumers[m.ConsumerID]
+	cs := c.consumer(m.ConsumerID)
 	if cs == nil {
 		return nil // it closed meanwhile; there is no answer to this command
 	}
 	if len(m.IDs) == 0 {
 		cs.Redeliver(nil)
-	} else if ids := c.entries(cs.topic, m.IDs); len(ids) > 0 {
-		cs.Redeliver(ids)
+		return nil
+	}
+	c.ids = c.ids[:0]
+	for i := range m.IDs {
+		if entry, ok := cs.sub.topic.ownEntry(&m.IDs[i]); ok {
+			c.ids = append(c.ids, entry)
+		}
+	}
+	if len(c.ids) > 0 {
+		cs.Redeliver(c.ids)
 	}
 	return nil
-}
-
-func (c *conn) partitionedMetadata(m *wire.PartitionedMetadata) {
-	r := wire.PartitionedMetadataResponse{RequestID: m.RequestID, Response: wire.MetadataSuccess}
-	if _, err := canonicalTopic(m.Topic); err != nil {
-		r.Response, r.Code, r.Message = wire.MetadataFailed, codeOf(err), err.Error()
-	}
-	c.respond(r.AppendFrame(nil))
 }
 
 func (c *conn) lookup(m *wire.Lookup) {
@@ -297,15 +259,23 @@ func (c *conn) lookup(m *wire.Lookup) {
 }
 
 func (c *conn) lastMessageID(m *wire.GetLastMessageID) error {
-	cs := c.consumers[m.ConsumerID]
+	cs := c.consumer(m.ConsumerID)
 	if cs == nil {
 		return errNoConsumer(m.ConsumerID)
 	}
-	l := cs.topic.ledger
-	mark := wire.NewMessageID(l.ID, uint64(cs.Dispatcher().Cursor().MarkDeletePosition()))
-	r := wire.GetLastMessageIDResponse{
-		RequestID: m.RequestID, Last: wire.NewMessageID(l.ID, uint64(l.LastConfirmed())), MarkDelete: &mark,
+	t := cs.sub.topic
+	mark, last := t.messageID(cs.sub.Cursor().MarkDeletePosition()), t.messageID(t.ledger.LastConfirmed())
+	if int64(last.Entry) >= 0 {
+		// The client compares indexes too: of a batch, the last message counts.
+		e, kept, err := t.ledger.Entry(int64(last.Entry))
+		if err != nil {
+			return err
+		}
+		if kept && e.Messages > 1 {
+			last.BatchIndex, last.BatchSize = e.Messages-1, e.Messages
+		}
 	}
+	r := wire.GetLastMessageIDResponse{RequestID: m.RequestID, Last: last, MarkDelete: &mark}
 	c.respond(r.AppendFrame(nil))
 	return nil
 }

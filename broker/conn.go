@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -24,23 +25,27 @@ type conn struct {
 
 	// The reader's.
 	connected bool
+	indexes   bool // the client understands broker entry metadata, and is to have it
 	producers map[uint64]*producer
 	consumers map[uint64]*consumer
 	pool      publishPool
 	bytes     slab
 	ids       []int64
+	sought    map[*subscription]struct{} // by this client, and not come back to
+	warnings  int                        // logged of what the client reported
 
 	// owed counts frames the writer owes to the reader's input: receipts and
 	// responses. The reader stops at the limit, until half are written.
 	owed      atomic.Int64
 	throttled atomic.Bool
 	resume    chan struct{}
+	untold    atomic.Int64 // frames that nobody asked for, in out
 
 	// queued is the bytes of messages in out; unwritable says that a consumer
 	// was refused because of it.
 	queued     atomic.Int64
 	unwritable atomic.Bool
-	consMu     sync.Mutex // consumers, for the writer
+	consMu     sync.Mutex // consumers, for other goroutines than the reader
 
 	heard atomic.Bool // a frame came since the keep-alive last looked
 	quiet int         // keep-alive rounds without one
@@ -48,13 +53,21 @@ type conn struct {
 
 type consumer struct {
 	*dispatch.Consumer
-	topic *topic
+	sub    *subscription
+	closed atomic.Bool // by the broker; the client was told
 }
+
+// noRequest is the request id of commands that answer none.
+const noRequest = math.MaxUint64
+
+// maxUntold bounds the frames queued for a client that did not ask for them and
+// does not read them either.
+const maxUntold = 10_000
 
 func newConn(s *Server, id uint64, nc net.Conn) *conn {
 	return &conn{
 		server: s, id: id, net: nc, out: newOutbox(), done: make(chan struct{}), resume: make(chan struct{}, 1),
-		producers: map[uint64]*producer{}, consumers: map[uint64]*consumer{},
+		producers: map[uint64]*producer{}, consumers: map[uint64]*consumer{}, sought: map[*subscription]struct{}{},
 	}
 }
 
@@ -130,14 +143,37 @@ func (c *conn) respond(frame []byte) {
 	c.out.push(&outgoing{response: frame})
 }
 
+// tell queues an encoded frame that is no answer to anything the client sent.
+// Any goroutine may call it.
+func (c *conn) tell(frame []byte) {
+	if c.untold.Add(1) > maxUntold {
+		c.server.log.Warn("closing a connection", "conn", c.id, "client", c.net.RemoteAddr().String(),
+			"reason", "it does not read what it is told")
+		c.close()
+		return
+	}
+	c.out.push(&outgoing{response: frame, unasked: true})
+}
+
+// ActiveChanged tells a consumer's client whether the consumer is the one that
+// Failover sends to. One that is being connected is told by attach.
+func (c *conn) ActiveChanged(id uint64, active bool) {
+	c.consMu.Lock()
+	defer c.consMu.Unlock()
+	if c.consumers[id] != nil {
+		c.tellActive(id, active)
+	}
+}
+
+func (c *conn) tellActive(id uint64, active bool) {
+	c.tell((&wire.ActiveConsumerChange{ConsumerID: id, Active: active}).AppendFrame(nil))
+}
+
 // Deliver queues messages for a consumer of this connection.
 func (c *conn) Deliver(d *dispatch.Delivery) {
 	c.queued.Add(d.Bytes)
 	c.out.push(&outgoing{delivery: d})
 }
-
-// ActiveChanged is where Failover consumers are told who is active.
-func (c *conn) ActiveChanged(uint64, bool) {}
 
 // Writable is false while too many bytes of messages are queued.
 func (c *conn) Writable() bool {
@@ -195,7 +231,9 @@ func (c *conn) writeLoop() error {
 				o.delivery.Release()
 			default:
 				buf = append(buf, o.response...)
-				if !o.unasked {
+				if o.unasked {
+					c.untold.Add(-1)
+				} else {
 					owed++
 				}
 			}
@@ -234,13 +272,23 @@ func (c *conn) flush(buf *[]byte) error {
 
 // appendDelivery encodes the messages of d, flushing as the buffer fills.
 func (c *conn) appendDelivery(buf []byte, d *dispatch.Delivery) ([]byte, error) {
+	c.consMu.Lock()
+	cs := c.consumers[d.ConsumerID]
+	c.consMu.Unlock()
+	if cs == nil || cs.closed.Load() {
+		return buf, nil // the client has closed it
+	}
+	frame := wire.Message{ConsumerID: d.ConsumerID, ID: cs.sub.topic.messageID(0)}
+	frame.ID.Ledger = d.LedgerID
 	for i := range d.Messages {
 		m := &d.Messages[i]
-		frame := wire.Message{
-			ConsumerID: d.ConsumerID, RedeliveryCount: m.Redeliveries,
-			ID: wire.NewMessageID(d.LedgerID, uint64(m.Entry.ID)),
+		frame.ID.Entry, frame.RedeliveryCount, frame.AckSet = uint64(m.Entry.ID), m.Redeliveries, cs.sub.partial.of(m.Entry.ID)
+		if c.indexes {
+			e := wire.BrokerEntry{Timestamp: uint64(m.Entry.Timestamp), Index: uint64(m.Entry.Index)}
+			buf = wire.AppendMessageWithEntry(buf, &frame, &e, m.Entry.Data)
+		} else {
+			buf = wire.AppendMessage(buf, &frame, m.Entry.Data)
 		}
-		buf = wire.AppendMessage(buf, &frame, m.Entry.Data)
 		if len(buf) >= writeBuffer {
 			if err := c.flush(&buf); err != nil {
 				return nil, err
@@ -258,7 +306,7 @@ func (c *conn) checkAlive() {
 		return
 	}
 	if c.quiet++; c.quiet < 2 {
-		c.out.push(&outgoing{response: (&wire.Ping{}).AppendFrame(nil), unasked: true})
+		c.tell((&wire.Ping{}).AppendFrame(nil))
 		return
 	}
 	c.server.log.Info("closing a silent connection", "conn", c.id, "client", c.net.RemoteAddr().String())
@@ -275,8 +323,9 @@ func (c *conn) cleanUp() {
 	c.consumers = nil
 	c.consMu.Unlock()
 	for _, cs := range consumers {
-		cs.Close()
+		cs.leave(true)
 	}
+	c.abandonSought()
 }
 
 // ordinaryEnd reports whether a connection ended because a side closed it.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,26 +30,41 @@ func TestLookupAndMetadata(t *testing.T) {
 	}
 }
 
-func TestUnsupportedRequestsGetAnError(t *testing.T) {
+func TestBadRequestsGetAnError(t *testing.T) {
 	s := startServer(t, nil)
 	c := dial(t, s)
-	access := wire.Producer{Topic: "t", RequestID: 5, AccessMode: wire.AccessExclusive}
-	reader := wire.Subscribe{Topic: "t", Subscription: "r", RequestID: 6, NonDurable: true}
-	for id, frame := range map[uint64][]byte{
-		1: (&wire.Seek{ConsumerID: 1, RequestID: 1, PublishTime: 1, HasPublishTime: true}).AppendFrame(nil),
-		2: (&wire.GetSchema{RequestID: 2, Topic: "t"}).AppendFrame(nil),
-		3: (&wire.GetTopics{RequestID: 3, Namespace: "public/default"}).AppendFrame(nil),
-		4: (&wire.GetOrCreateSchema{RequestID: 4, Topic: "t"}).AppendFrame(nil),
-		5: access.AppendFrame(nil),
-		6: reader.AppendFrame(nil),
-		7: (&wire.Unsubscribe{ConsumerID: 9, RequestID: 7}).AppendFrame(nil),
-		8: (&wire.GetLastMessageID{ConsumerID: 9, RequestID: 8}).AppendFrame(nil),
-		9: (&wire.Producer{Topic: "a/b", RequestID: 9}).AppendFrame(nil),
+	access := wire.Producer{Topic: "t", RequestID: 5, AccessMode: 9}
+	noTopic := wire.Subscribe{Topic: "absent", Subscription: "r", RequestID: 6, NoTopicCreation: true}
+	ranges := wire.Subscribe{Topic: "t", Subscription: "k", RequestID: 10, Type: wire.KeyShared,
+		KeyShared: &wire.KeySharedMeta{Mode: wire.Sticky, Ranges: []wire.HashRange{{Start: 5, End: 70000}}}}
+	long := wire.Subscribe{Topic: "t", Subscription: strings.Repeat("s", 2000), RequestID: 11}
+	for id, r := range map[uint64]struct {
+		frame []byte
+		code  wire.ServerError
+	}{
+		1:  {(&wire.Seek{ConsumerID: 1, RequestID: 1, PublishTime: 1, HasPublishTime: true}).AppendFrame(nil), wire.ErrorConsumerNotFound},
+		5:  {access.AppendFrame(nil), wire.ErrorNotAllowed},
+		6:  {noTopic.AppendFrame(nil), wire.ErrorTopicNotFound},
+		7:  {(&wire.Unsubscribe{ConsumerID: 9, RequestID: 7}).AppendFrame(nil), wire.ErrorConsumerNotFound},
+		8:  {(&wire.GetLastMessageID{ConsumerID: 9, RequestID: 8}).AppendFrame(nil), wire.ErrorConsumerNotFound},
+		9:  {(&wire.Producer{Topic: "a/b", RequestID: 9}).AppendFrame(nil), wire.ErrorInvalidTopicName},
+		10: {ranges.AppendFrame(nil), wire.ErrorConsumerAssign},
+		11: {long.AppendFrame(nil), wire.ErrorNotAllowed},
+		12: {(&wire.Subscribe{Topic: "t", RequestID: 12}).AppendFrame(nil), wire.ErrorNotAllowed},
+		13: {(&wire.Subscribe{Topic: "t", Subscription: "s", Type: 9, RequestID: 13}).AppendFrame(nil), wire.ErrorNotAllowed},
 	} {
-		c.write(frame)
-		if e := c.expect(wire.TypeError).Error; e.RequestID != id || e.Message == "" {
-			t.Errorf("request %d: %+v", id, e)
+		c.write(r.frame)
+		if e := c.expect(wire.TypeError).Error; e.RequestID != id || e.Message == "" || e.Code != r.code {
+			t.Errorf("request %d: %+v, want code %v", id, e, r.code)
 		}
+	}
+	c.write((&wire.GetSchema{RequestID: 2, Topic: "t"}).AppendFrame(nil))
+	if r := c.expect(wire.TypeGetSchemaResponse).SchemaResponse; r.RequestID != 2 || !r.Failed || r.Code != wire.ErrorTopicNotFound {
+		t.Errorf("no schema: %+v", r)
+	}
+	c.write((&wire.GetOrCreateSchema{RequestID: 4, Topic: "absent", Schema: wire.Schema{Type: 2}}).AppendFrame(nil))
+	if r := c.expect(wire.TypeGetOrCreateSchemaResponse).SchemaResponse; r.RequestID != 4 || !r.Failed || r.Code != wire.ErrorTopicNotFound {
+		t.Errorf("schema of an absent topic: %+v", r)
 	}
 	c.write((&wire.Ping{}).AppendFrame(nil))
 	c.expect(wire.TypePong)

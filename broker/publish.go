@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/contention-toolkit/contention/broker/ledger"
@@ -16,10 +17,9 @@ type publish struct {
 	nextFree *publish
 
 	conn       *conn
-	producerID uint64
+	producer   *producer
 	sequenceID uint64
 	highestID  uint64
-	ledgerID   uint64
 	entry      int64
 	err        error
 }
@@ -35,20 +35,36 @@ func (p *publish) AddCompleted(entry int64) {
 // AddFailed queues an error in place of the receipt.
 func (p *publish) AddFailed(err error) {
 	p.err = err
+	p.producer.failed.Store(true)
 	p.conn.out.push(&p.out)
 }
 
 // append encodes the receipt or the error.
 func (p *publish) append(dst []byte) []byte {
 	if p.err != nil {
-		e := wire.SendError{ProducerID: p.producerID, SequenceID: p.sequenceID, Code: wire.ErrorPersistence, Message: p.err.Error()}
+		e := wire.SendError{ProducerID: p.producer.id, SequenceID: p.sequenceID, Code: sendCode(p.err), Message: p.err.Error()}
 		return e.AppendFrame(dst)
 	}
 	r := wire.SendReceipt{
-		ProducerID: p.producerID, SequenceID: p.sequenceID, HighestSequenceID: p.highestID,
-		HasMessageID: true, MessageID: wire.NewMessageID(p.ledgerID, uint64(p.entry)),
+		ProducerID: p.producer.id, SequenceID: p.sequenceID, HighestSequenceID: p.highestID,
+		HasMessageID: true, MessageID: p.producer.topic.messageID(p.entry),
 	}
 	return r.AppendFrame(dst)
+}
+
+// sendCode is the error that a failed send is told with. Clients give a
+// terminated topic up; with any other they connect again and send all again
+// that has no receipt.
+func sendCode(err error) wire.ServerError {
+	switch {
+	case errors.Is(err, ledger.ErrTerminated):
+		return wire.ErrorTopicTerminated
+	case errors.Is(err, ledger.ErrClosed):
+		return wire.ErrorServiceNotReady
+	case errors.Is(err, ledger.ErrThrottled):
+		return wire.ErrorTooManyRequests
+	}
+	return wire.ErrorPersistence
 }
 
 // publishPool lets a connection reuse its publishes: the writer gives back, the
@@ -80,7 +96,7 @@ func (l *publishPool) get(c *conn) *publish {
 
 // give returns p; the writer's side.
 func (l *publishPool) give(p *publish) {
-	p.Data, p.err = nil, nil
+	p.Data, p.err, p.producer = nil, nil, nil
 	for {
 		top := l.given.Load()
 		p.nextFree = top

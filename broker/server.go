@@ -34,6 +34,7 @@ import (
 	"github.com/contention-toolkit/contention/broker/executor"
 	"github.com/contention-toolkit/contention/broker/ledger"
 	"github.com/contention-toolkit/contention/broker/stats"
+	"github.com/contention-toolkit/contention/broker/wire"
 )
 
 // Server is a running broker. Make one with Start.
@@ -49,10 +50,18 @@ type Server struct {
 	ledgerConfig   ledger.Config
 	dispatchConfig dispatch.Config
 
-	mu      sync.Mutex
-	topics  map[string]*topic
-	conns   map[*conn]struct{}
-	closing bool
+	mu     sync.Mutex
+	topics map[string]*topic
+	// partitioned are the topics with partitions, and how many they have.
+	partitioned map[string]int
+	// keepPartitions, when set, stores such a number where it survives the broker.
+	keepPartitions func(topic string, n int) error
+	schemas        schemas
+	// firstLedger is the first ledger id: larger than those of an earlier broker,
+	// so that clients' ids of its messages lie before all of this one's.
+	firstLedger uint64
+	conns       map[*conn]struct{}
+	closing     bool
 
 	stop chan struct{}
 	wg   sync.WaitGroup // accept, keep-alive, connections
@@ -87,11 +96,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("broker: listening for clients: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Logger, listener: ln, topics: map[string]*topic{}, conns: map[*conn]struct{}{}, stop: make(chan struct{}),
+		cfg: cfg, log: cfg.Logger, listener: ln, topics: map[string]*topic{}, partitioned: map[string]int{}, conns: map[*conn]struct{}{}, stop: make(chan struct{}),
 		name:       fmt.Sprintf("broker-%x", time.Now().UnixNano()),
 		advertised: cfg.AdvertisedURL,
 		batchSizes: stats.NewHistogram(stats.Exponential(1, 1<<20, 2)),
 	}
+	s.schemas.byTopic = map[string][]wire.Schema{}
+	s.firstLedger = uint64(time.Now().UnixMilli())
 	if s.advertised == "" {
 		s.advertised = "pulsar://" + s.Addr().String()
 	}
