@@ -15,6 +15,9 @@ type Options struct {
 	// CPUs pins the child and all its threads; nil leaves them as the parent's.
 	// Linux only: elsewhere Start fails.
 	CPUs []int
+	// Nice is the child's, -20 to 19; 0 leaves the parent's. A negative one
+	// needs privileges. Linux only.
+	Nice int
 }
 
 // Child is a started process.
@@ -36,9 +39,9 @@ func Start(cmd *exec.Cmd, o Options) (*Child, error) {
 	started := make(chan error)
 	// A death signal is sent when the thread that forked is gone, not the
 	// process, so the thread lives as long as the child. It is never unlocked
-	// and ends with its goroutine: its CPUs need not be restored.
+	// and ends with its goroutine: what it changes need not be restored.
 	go func() {
-		err := prepareThread(o.CPUs)
+		err := prepareThread(o)
 		if err == nil {
 			err = cmd.Start()
 		}

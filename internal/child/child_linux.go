@@ -10,19 +10,24 @@ import (
 
 func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-// prepareThread keeps the goroutine on its thread and pins that, for a child
-// to inherit.
-func prepareThread(cpus []int) error {
+// prepareThread keeps the goroutine on its thread and gives that what a child
+// is to inherit.
+func prepareThread(o Options) error {
 	runtime.LockOSThread()
-	if len(cpus) == 0 {
+	if o.Nice != 0 {
+		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, o.Nice); err != nil { // 0 is the thread
+			return fmt.Errorf("set nice %d: %w", o.Nice, err)
+		}
+	}
+	if len(o.CPUs) == 0 {
 		return nil
 	}
 	var set unix.CPUSet
-	for _, cpu := range cpus {
+	for _, cpu := range o.CPUs {
 		set.Set(cpu)
 	}
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("pin to CPUs %v: %w", cpus, err)
+		return fmt.Errorf("pin to CPUs %v: %w", o.CPUs, err)
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-func prepareThread(cpus []int) error {
-	if len(cpus) > 0 {
-		return fmt.Errorf("pinning to CPUs is not supported on %s", runtime.GOOS)
+func prepareThread(o Options) error {
+	if len(o.CPUs) > 0 || o.Nice != 0 {
+		return fmt.Errorf("setting a child's CPUs or nice is not supported on %s", runtime.GOOS)
 	}
 	return nil
 }

@@ -7,7 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/contention-toolkit/contention/internal/child"
 	"github.com/contention-toolkit/contention/tools/brokerbench/drive"
 )
 
@@ -25,6 +27,7 @@ type bench struct {
 	Profile bool
 
 	ServerCPU, LoadCPU int
+	Nice               int // of servers and loads
 
 	Ours struct {
 		Contention string   // executable
@@ -79,12 +82,13 @@ func (b *bench) validate() error {
 	return nil
 }
 
-// cpus is the set for a child, nil when nothing is pinned.
-func (b *bench) cpus(cpu int) []int {
-	if b.LoadCPU < 0 {
-		return nil
+// child is how a child for the given CPU runs.
+func (b *bench) child(cpu int) child.Options {
+	o := child.Options{Nice: b.Nice}
+	if b.LoadCPU >= 0 {
+		o.CPUs = []int{cpu}
 	}
-	return []int{cpu}
+	return o
 }
 
 // one is a run's result and its place.
@@ -102,7 +106,7 @@ func (b *bench) run(ctx context.Context) (*report, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	if b.Ours.Contention == "" {
+	if b.Ours.Contention == "" && slices.Contains(b.Sides, sideBroker) {
 		if b.Ours.Contention, err = buildBroker(ctx, tmp); err != nil {
 			return nil, err
 		}
@@ -139,7 +143,7 @@ func (b *bench) single(ctx context.Context, side string, order int, dir string) 
 	if b.Profile {
 		j.ProfileFile = filepath.Join(b.Dir, fmt.Sprintf("%02d-%s.cpu.pb.gz", order, side))
 	}
-	res, err := runLoad(ctx, j, b.cpus(b.LoadCPU))
+	res, err := runLoad(ctx, j, b.child(b.LoadCPU))
 	if err != nil {
 		err = fmt.Errorf("%w; the server's log ends: %s", err, tail(s.log))
 	}

@@ -29,8 +29,8 @@ func serveLoad(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(res)
 }
 
-// runLoad runs a job in a child on the given CPUs.
-func runLoad(ctx context.Context, j drive.Job, cpus []int) (*drive.Result, error) {
+// runLoad runs a job in a child.
+func runLoad(ctx context.Context, j drive.Job, o child.Options) (*drive.Result, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func runLoad(ctx context.Context, j drive.Job, cpus []int) (*drive.Result, error
 	}
 	defer r.Close()
 	cmd.Stdout = w
-	p, err := child.Start(cmd, child.Options{CPUs: cpus})
+	p, err := child.Start(cmd, o)
 	w.Close() // the child has it
 	if err != nil {
 		in.Close()

@@ -64,7 +64,7 @@ func (b *bench) startBroker(dir string) (*server, error) {
 	if b.LoadCPU >= 0 {
 		cmd.Env = append(os.Environ(), oneCPU...)
 	}
-	p, err := child.Start(cmd, child.Options{CPUs: b.cpus(b.ServerCPU)})
+	p, err := child.Start(cmd, b.child(b.ServerCPU))
 	w.Close() // the child has it
 	if err != nil {
 		r.Close()
@@ -96,7 +96,7 @@ func (b *bench) startNATS(dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := natstest.Options{CPUs: b.cpus(b.ServerCPU), MaxBuffered: max(b.Job.Connections*b.Job.InFlight*2, 100_000)}
+	o := natstest.Options{CPUs: b.child(b.ServerCPU).CPUs, Nice: b.Nice, MaxBuffered: max(b.Job.Connections*b.Job.InFlight*2, 100_000)}
 	if b.LoadCPU >= 0 {
 		o.Env = oneCPU
 	}
