@@ -133,6 +133,7 @@ func (c *conn) send(f *wire.Frame, m *wire.Send) error {
 	pub.producer, pub.sequenceID, pub.highestID = p, m.SequenceID, m.HighestSequenceID
 	pub.Data, pub.Messages, pub.Epoch = c.bytes.copyOf(f.HeadersAndPayload), max(m.NumMessages, 1), p.ledgerEpoch
 	c.owed.Add(1)
+	c.sent(len(pub.Data))
 	if err := p.topic.ledger.AsyncAddEntry(&pub.Add); err != nil {
 		pub.AddFailed(err)
 	}

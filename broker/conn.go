@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/contention-toolkit/contention/broker/dispatch"
 	"github.com/contention-toolkit/contention/broker/wire"
@@ -35,11 +36,17 @@ type conn struct {
 	warnings  int                        // logged of what the client reported
 
 	// owed counts frames the writer owes to the reader's input: receipts and
-	// responses. The reader stops at the limit, until half are written.
+	// responses. The reader stops at the limit, until half are written, and
+	// waits with throttled set for the writer to get down to resumeAt.
 	owed      atomic.Int64
 	throttled atomic.Bool
+	resumeAt  atomic.Int64
 	resume    chan struct{}
-	untold    atomic.Int64 // frames that nobody asked for, in out
+	flight    flight
+
+	control  control
+	draining atomic.Bool  // the broker shuts down
+	untold   atomic.Int64 // frames that nobody asked for, in out
 
 	// queued is the bytes of messages in out; unwritable says that a consumer
 	// was refused because of it.
@@ -81,7 +88,9 @@ func (c *conn) close() {
 
 // readLoop runs the connection until it ends and returns why.
 func (c *conn) readLoop() error {
-	fr := wire.NewFrameReader(c.net, wire.ReaderOptions{MaxFrameSize: c.server.cfg.MaxMessageSize + wire.FramePadding})
+	fr := wire.NewFrameReader(c.net, wire.ReaderOptions{
+		MaxFrameSize: c.server.cfg.MaxMessageSize + wire.FramePadding, ReadFailed: c.readFailed,
+	})
 	var f wire.Frame
 	var cmd wire.Command
 	for {
@@ -97,42 +106,8 @@ func (c *conn) readLoop() error {
 		if err := c.handle(&f, &cmd); err != nil {
 			return fmt.Errorf("frame at byte %d, %v: %w", f.Offset, cmd.Type, err)
 		}
-		if c.owed.Load() >= int64(c.server.cfg.MaxPendingPublishes) && !c.waitForWriter() {
+		if !c.mayRead() && !c.waitForWriter() {
 			return net.ErrClosed
-		}
-	}
-}
-
-// waitForWriter is publish back-pressure: the socket is not read until the
-// writer has written half of what it owes. It returns false when the
-// connection ends.
-func (c *conn) waitForWriter() bool {
-	half := int64(c.server.cfg.MaxPendingPublishes) / 2
-	c.server.throttles.Add(1)
-	for {
-		c.throttled.Store(true)
-		if c.owed.Load() <= half {
-			c.throttled.Store(false)
-			return true
-		}
-		select {
-		case <-c.resume:
-		case <-c.done:
-			return false
-		}
-	}
-}
-
-// settle takes n written frames off what the writer owes.
-func (c *conn) settle(n int64) {
-	if n == 0 {
-		return
-	}
-	left := c.owed.Add(-n)
-	if left <= int64(c.server.cfg.MaxPendingPublishes)/2 && c.throttled.CompareAndSwap(true, false) {
-		select {
-		case c.resume <- struct{}{}:
-		default:
 		}
 	}
 }
@@ -178,6 +153,9 @@ func (c *conn) Deliver(d *dispatch.Delivery) {
 // Writable is false while too many bytes of messages are queued.
 func (c *conn) Writable() bool {
 	high := c.server.cfg.WriteHighWater
+	if c.draining.Load() {
+		return false
+	}
 	if c.queued.Load() < high {
 		return true
 	}
@@ -214,12 +192,13 @@ const (
 func (c *conn) writeLoop() error {
 	buf := make([]byte, 0, 4<<10)
 	for c.waitForOutput() {
-		var owed, bytes int64
+		var owed, bytes, receipted int64
 		for o := c.out.take(); o != nil; {
 			next := o.next // o may be reused once it is encoded
 			switch {
 			case o.publish != nil:
 				buf = o.publish.append(buf)
+				receipted += int64(len(o.publish.Data))
 				c.pool.give(o.publish)
 				owed++
 			case o.delivery != nil:
@@ -245,8 +224,9 @@ func (c *conn) writeLoop() error {
 				return err
 			}
 			c.settle(owed)
+			c.receipted(receipted)
 			c.written(bytes)
-			owed, bytes = 0, 0
+			owed, bytes, receipted = 0, 0, 0
 		}
 	}
 	return nil
@@ -263,6 +243,9 @@ func (c *conn) waitForOutput() bool {
 }
 
 func (c *conn) flush(buf *[]byte) error {
+	if c.draining.Load() {
+		_ = c.net.SetWriteDeadline(time.Now().Add(drainWrite))
+	}
 	_, err := c.net.Write(*buf)
 	if *buf = (*buf)[:0]; cap(*buf) > keepBuffer {
 		*buf = make([]byte, 0, writeBuffer)

@@ -63,12 +63,12 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(descPublished, s.published.Load())
 	counter(descDelivered, s.delivered.Load())
 	counter(descAcked, s.acked.Load())
-	counter(descThrottles, s.throttles.Load())
+	counter(descThrottles, s.throttled.total())
 	counter(descRefused, s.refused.Load())
 	c.executors(ch, counter, gauge)
 	ch <- histogram(descBatch, s.batchSizes.Snapshot(), 1)
 	c.topics(gauge)
-	ch <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1, string(s.effectiveHandover()), string(s.cfg.Flow))
+	ch <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1, string(s.ledgerConfig.EffectiveHandover()), string(s.cfg.Flow))
 }
 
 func (c collector) executors(ch chan<- prometheus.Metric, counter func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, int64)) {

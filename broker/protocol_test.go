@@ -310,7 +310,7 @@ func TestReaderIsHeldBackUntilReceiptsAreWritten(t *testing.T) {
 			t.Fatalf("receipt %d where %d was due", r.SequenceID, i)
 		}
 	}
-	if s.throttles.Load() == 0 {
+	if s.throttled.total() == 0 {
 		t.Error("not counted")
 	}
 }

@@ -72,7 +72,8 @@ type Server struct {
 	published    atomic.Uint64 // messages with a receipt queued
 	delivered    atomic.Uint64 // messages queued to consumers' connections
 	acked        atomic.Uint64 // messages
-	throttles    atomic.Uint64 // times a connection was held back
+	throttled    throttleCounts
+	flight       byteBudget
 	refused      atomic.Uint64 // connections over the limit
 	batchSizes   *stats.Histogram
 	shutdown     sync.Once
@@ -81,15 +82,10 @@ type Server struct {
 // Start starts a broker and returns when it listens. ctx bounds the start only;
 // the broker runs until Shutdown.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Flow == "" {
-		cfg.Flow = dispatch.Atomic
-	}
+	cfg.setDefaults()
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -103,6 +99,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	s.schemas.byTopic = map[string][]wire.Schema{}
 	s.firstLedger = uint64(time.Now().UnixMilli())
+	s.flight.limit = cfg.MaxPublishBytesInFlight
 	if s.advertised == "" {
 		s.advertised = "pulsar://" + s.Addr().String()
 	}
@@ -112,7 +109,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.executors = executor.NewOrdered(cfg.Executors, executor.Options{Name: "ledger", MaxTasks: cfg.ExecutorQueueLimit, Logger: s.log})
+	s.executors = executor.NewOrdered(cfg.Executors, cfg.executorOptions())
 	s.workers = executor.NewOrdered(cfg.Workers, executor.Options{Name: "worker", Logger: s.log})
 	s.ledgerConfig = cfg.ledgerConfig()
 	s.ledgerConfig.BatchSizes = s.batchSizes
@@ -142,15 +139,6 @@ func (s *Server) AdminURL() string {
 		return ""
 	}
 	return s.admin.url
-}
-
-// effectiveHandover is the mode that ledgers open with: batching with a limit of
-// one item is direct.
-func (s *Server) effectiveHandover() ledger.Handover {
-	if s.cfg.Handover == ledger.Direct || s.cfg.HandoverMaxBatchItems < 2 {
-		return ledger.Direct
-	}
-	return ledger.Batched
 }
 
 func (s *Server) accept() {
@@ -205,66 +193,19 @@ func (s *Server) serve(c *conn) {
 	select {
 	case <-c.done:
 	default:
-		if !ordinaryEnd(err) {
+		if errors.Is(err, errDraining) {
+			c.drain()
+		} else if !ordinaryEnd(err) {
 			s.log.Warn("closing a connection", "conn", c.id, "client", c.net.RemoteAddr().String(), "reason", err)
 		}
 	}
 	c.close()
 	c.cleanUp()
 	writer.Wait()
+	c.endFlight()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
-}
-
-// Shutdown closes the listener and every connection, runs the tasks that are
-// queued, and waits for everything that Start started, or for ctx. It may be
-// called more than once.
-func (s *Server) Shutdown(ctx context.Context) error {
-	var errs []error
-	s.shutdown.Do(func() {
-		close(s.stop)
-		s.mu.Lock()
-		s.closing = true
-		conns := make([]*conn, 0, len(s.conns))
-		for c := range s.conns {
-			conns = append(conns, c)
-		}
-		s.mu.Unlock()
-		_ = s.listener.Close()
-		for _, c := range conns {
-			c.close()
-		}
-	})
-	if err := waitFor(ctx, s.wg.Wait); err != nil {
-		errs = append(errs, fmt.Errorf("broker shutdown: connections still open: %w", err))
-	}
-	s.mu.Lock()
-	topics := make([]*topic, 0, len(s.topics))
-	for _, t := range s.topics {
-		topics = append(topics, t)
-	}
-	s.mu.Unlock()
-	for _, t := range topics {
-		t.close()
-	}
-	errs = append(errs, s.workers.Shutdown(ctx), s.executors.Shutdown(ctx))
-	if s.admin != nil {
-		errs = append(errs, s.admin.close(ctx))
-	}
-	return errors.Join(errs...)
-}
-
-// waitFor waits for wait to return or for ctx.
-func waitFor(ctx context.Context, wait func()) error {
-	done := make(chan struct{})
-	go func() { wait(); close(done) }()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // keepAlive pings connections that are silent and closes those that stay so.
@@ -277,13 +218,7 @@ func (s *Server) keepAlive() {
 		case <-s.stop:
 			return
 		}
-		s.mu.Lock()
-		conns := make([]*conn, 0, len(s.conns))
-		for c := range s.conns {
-			conns = append(conns, c)
-		}
-		s.mu.Unlock()
-		for _, c := range conns {
+		for _, c := range s.connections() {
 			c.checkAlive()
 		}
 	}
