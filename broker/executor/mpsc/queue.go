@@ -88,6 +88,7 @@ func (q *Queue[T]) Offer(v *T) {
 		}
 		c := q.tailChunk.Load()
 		if q.tail.CompareAndSwap(t, t+2) {
+			pause(claimed)
 			c.slots[i&q.mask].Store(v)
 			return
 		}
@@ -97,6 +98,7 @@ func (q *Queue[T]) Offer(v *T) {
 // grow links a chunk for the index in t, stores v as its first element and
 // ends the growing state. Only the producer that set the growing bit is here.
 func (q *Queue[T]) grow(t uint64, v *T) {
+	pause(growing)
 	c := q.spare.Swap(nil)
 	if c == nil {
 		c = newChunk[T](q.mask + 1)
@@ -107,6 +109,7 @@ func (q *Queue[T]) grow(t uint64, v *T) {
 	q.tail.Store(t + 2)
 	// Linked last, so that head can never pass tail: until here the element is
 	// claimed and not visible.
+	pause(unlinked)
 	old.next.Store(c)
 }
 

@@ -47,66 +47,6 @@ func TestAgainstASlice(t *testing.T) {
 	})
 }
 
-// claim does what Offer does up to the moment between claiming an index and
-// storing the element, and returns the store.
-func claim(q *Queue[int], v *int) (publish func()) {
-	t := q.tail.Load()
-	i := t >> 1
-	c := q.tailChunk.Load()
-	q.tail.Store(t + 2)
-	return func() { c.slots[i&q.mask].Store(v) }
-}
-
-func TestClaimedElementIsNeitherLostNorSpunOn(t *testing.T) {
-	q := New[int](4)
-	one, two := 1, 2
-	publish := claim(q, &one)
-	q.Offer(&two) // later, but visible first
-	if v := q.PollRelaxed(); v != nil {
-		t.Fatalf("relaxed poll took %d before the older element was visible", *v)
-	}
-	if q.Empty() {
-		t.Fatal("the queue says it is empty with an element claimed")
-	}
-
-	took := make(chan int)
-	go func() {
-		took <- *q.Poll()
-		took <- *q.Poll()
-	}()
-	select {
-	case v := <-took:
-		t.Fatalf("strict poll returned %d before the element was visible", v)
-	default:
-	}
-	publish()
-	if a, b := <-took, <-took; a != 1 || b != 2 {
-		t.Fatalf("took %d, %d; want the order of claims 1, 2", a, b)
-	}
-	if !q.Empty() {
-		t.Fatal("not empty at the end")
-	}
-}
-
-func TestUnlinkedChunkLooksLikeAnInvisibleElement(t *testing.T) {
-	q := New[int](2)
-	v := []int{0, 1, 2}
-	q.Offer(&v[0])
-	q.Offer(&v[1])
-	old := q.tailChunk.Load()
-	q.Offer(&v[2]) // links a chunk
-	linked := old.next.Swap(nil)
-	q.Poll()
-	q.Poll()
-	if q.PollRelaxed() != nil || q.Empty() {
-		t.Fatal("the third element must be claimed and not visible")
-	}
-	old.next.Store(linked)
-	if got := q.PollRelaxed(); got == nil || *got != 2 {
-		t.Fatalf("took %v, want 2", got)
-	}
-}
-
 func TestProducersKeepTheirOrder(t *testing.T) {
 	const producers, each = 8, 10_000
 	type element struct{ producer, n int }
@@ -184,6 +124,42 @@ func TestEmptiedChunkServesAgain(t *testing.T) {
 	cycle()
 	if n := testing.AllocsPerRun(100, cycle); n > 0 {
 		t.Errorf("%g allocations per 64 elements in steady state, want none", n)
+	}
+}
+
+// TestSpareChunkIsClean: chunks that serve again, under producers that race to
+// link them, carry nothing over.
+func TestSpareChunkIsClean(t *testing.T) {
+	q := New[int](2)
+	var wg sync.WaitGroup
+	const producers, each = 4, 20_000
+	for p := range producers {
+		wg.Go(func() {
+			for n := range each {
+				v := p*each + n
+				q.Offer(&v)
+			}
+		})
+	}
+	seen := make([]bool, producers*each)
+	for range producers * each {
+		var v *int
+		for v == nil {
+			v = q.Poll()
+		}
+		if seen[*v] {
+			t.Fatalf("%d came twice", *v)
+		}
+		seen[*v] = true
+	}
+	wg.Wait()
+	if v := q.Poll(); v != nil || !q.Empty() {
+		t.Fatalf("%v left over", v)
+	}
+	for i := range q.headChunk.slots {
+		if q.headChunk.slots[i].Load() != nil {
+			t.Fatal("an empty queue keeps an element alive")
+		}
 	}
 }
 
