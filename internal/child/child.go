@@ -15,9 +15,6 @@ type Options struct {
 	// CPUs pins the child and all its threads; nil leaves them as the parent's.
 	// Linux only: elsewhere Start fails.
 	CPUs []int
-	// Nice is the child's, -20 to 19; 0 leaves the parent's. A negative one
-	// needs privileges. Linux only.
-	Nice int
 }
 
 // Child is a started process.

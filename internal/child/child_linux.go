@@ -14,11 +14,6 @@ func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsi
 // is to inherit.
 func prepareThread(o Options) error {
 	runtime.LockOSThread()
-	if o.Nice != 0 {
-		if err := unix.Setpriority(unix.PRIO_PROCESS, 0, o.Nice); err != nil { // 0 is the thread
-			return fmt.Errorf("set nice %d: %w", o.Nice, err)
-		}
-	}
 	if len(o.CPUs) == 0 {
 		return nil
 	}

@@ -57,29 +57,6 @@ func TestImpossibleCPU(t *testing.T) {
 	}
 }
 
-// TestNice: the child has its own, the parent keeps its.
-func TestNice(t *testing.T) {
-	cmd := exec.Command("sh", "-c", "nice")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := Start(cmd, Options{Nice: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if line, _ := bufio.NewReader(out).ReadString('\n'); line != "7\n" {
-		t.Errorf("the child says %q, want 7", line)
-	}
-	if err := c.Err(); err != nil {
-		t.Error(err)
-	}
-	own, err := exec.Command("nice").Output()
-	if err != nil || string(own) == "7\n" {
-		t.Errorf("the next child says %q, %v, want the parent's nice", own, err)
-	}
-}
-
 // TestStop: a child that ends is stopped gently; one that does not is killed
 // and told.
 func TestStop(t *testing.T) {

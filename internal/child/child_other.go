@@ -11,8 +11,8 @@ import (
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
 func prepareThread(o Options) error {
-	if len(o.CPUs) > 0 || o.Nice != 0 {
-		return fmt.Errorf("setting a child's CPUs or nice is not supported on %s", runtime.GOOS)
+	if len(o.CPUs) > 0 {
+		return fmt.Errorf("setting a child's CPUs is not supported on %s", runtime.GOOS)
 	}
 	return nil
 }

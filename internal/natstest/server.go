@@ -27,8 +27,6 @@ type Options struct {
 	Ready time.Duration
 	// CPUs pins the server; nil leaves it everywhere. Linux only.
 	CPUs []int
-	// Nice is the server's; 0 leaves the parent's. Linux only.
-	Nice int
 	// MaxBuffered is how many messages of one stream may wait in the server to
 	// be stored; 0 means the server's default.
 	MaxBuffered int
@@ -80,7 +78,7 @@ func Launch(exe, dir string, o Options) (*Server, error) {
 	}
 	cmd := exec.Command(exe, "-c", conf)
 	cmd.Env = append(os.Environ(), o.Env...)
-	p, err := child.Start(cmd, child.Options{CPUs: o.CPUs, Nice: o.Nice})
+	p, err := child.Start(cmd, child.Options{CPUs: o.CPUs})
 	if err != nil {
 		return nil, err
 	}

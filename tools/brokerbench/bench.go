@@ -27,7 +27,6 @@ type bench struct {
 	Profile bool
 
 	ServerCPU, LoadCPU int
-	Nice               int // of servers and loads
 
 	Ours struct {
 		Contention string   // executable
@@ -84,11 +83,10 @@ func (b *bench) validate() error {
 
 // child is how a child for the given CPU runs.
 func (b *bench) child(cpu int) child.Options {
-	o := child.Options{Nice: b.Nice}
-	if b.LoadCPU >= 0 {
-		o.CPUs = []int{cpu}
+	if b.LoadCPU < 0 {
+		return child.Options{}
 	}
-	return o
+	return child.Options{CPUs: []int{cpu}}
 }
 
 // one is a run's result and its place.

@@ -87,7 +87,6 @@ func parse(args []string) (*options, error) {
 	fs.BoolVar(&b.NATS.JetStream.OneSubject, "nats-one-subject", true, "all connections publish to one subject")
 	fs.IntVar(&b.ServerCPU, "server-cpu", 0, "CPU of the server")
 	fs.IntVar(&b.LoadCPU, "load-cpu", 1, "CPU of the load; a negative one pins neither")
-	fs.IntVar(&b.Nice, "nice", 0, "of servers and loads; a negative one, for machines that others use too, needs privileges")
 	fs.BoolVar(&b.Profile, "profile", false, "take the server's CPU profile in the window; such runs are not for the headline")
 	fs.StringVar(&o.out, "o", "", "directory for the results")
 	if err := fs.Parse(args); err != nil {

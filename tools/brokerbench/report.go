@@ -38,6 +38,7 @@ var metrics = []metric{
 	{"end_to_end_p99_ms", "end to end p99, ms", "%.2f", func(r *drive.Result) float64 { return r.EndToEndMs.P99 }, true},
 	{"server_cores", "server, CPUs", "%.2f", func(r *drive.Result) float64 { return r.ServerCores }, false},
 	{"server_user_share", "of it in user mode", "%.2f", func(r *drive.Result) float64 { return r.ServerUserShare }, false},
+	{"server_waited_for_cpu", "server waiting for its CPU, threads", "%.2f", func(r *drive.Result) float64 { return r.ServerWaited }, false},
 	{"load_cores", "load, CPUs", "%.2f", func(r *drive.Result) float64 { return r.LoadCores }, false},
 	{"allocs_per_msg", "server allocations per message", "%.2f", func(r *drive.Result) float64 { return r.AllocsPerMsg }, false},
 	{"alloc_bytes_per_msg", "server bytes allocated per message", "%.0f", func(r *drive.Result) float64 { return r.AllocBytesPerMsg }, false},
@@ -50,8 +51,8 @@ type summary map[string]float64
 // line is a run's progress line.
 func (o *one) line() string {
 	r := o.Run
-	s := fmt.Sprintf("%2d %-6s %8.0f msg/CPU-s  %7.0f msg/s  server %.2f CPUs, load %.2f  publish p50 %.1f p99 %.1f  end to end p50 %.1f p99 %.1f ms  %.2f allocs/msg",
-		o.Order, o.Side, r.PerServerCPUSecond, r.Throughput, r.ServerCores, r.LoadCores,
+	s := fmt.Sprintf("%2d %-6s %8.0f msg/CPU-s  %7.0f msg/s  server %.2f CPUs (+%.2f waiting), load %.2f  publish p50 %.1f p99 %.1f  end to end p50 %.1f p99 %.1f ms  %.2f allocs/msg",
+		o.Order, o.Side, r.PerServerCPUSecond, r.Throughput, r.ServerCores, r.ServerWaited, r.LoadCores,
 		r.PublishMs.P50, r.PublishMs.P99, r.EndToEndMs.P50, r.EndToEndMs.P99, r.AllocsPerMsg)
 	if len(r.Invalidity) > 0 {
 		s += "  INVALID: " + strings.Join(r.Invalidity, "; ")

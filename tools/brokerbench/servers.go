@@ -96,7 +96,7 @@ func (b *bench) startNATS(dir string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := natstest.Options{CPUs: b.child(b.ServerCPU).CPUs, Nice: b.Nice, MaxBuffered: max(b.Job.Connections*b.Job.InFlight*2, 100_000)}
+	o := natstest.Options{CPUs: b.child(b.ServerCPU).CPUs, MaxBuffered: max(b.Job.Connections*b.Job.InFlight*2, 100_000)}
 	if b.LoadCPU >= 0 {
 		o.Env = oneCPU
 	}

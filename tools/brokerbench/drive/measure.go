@@ -91,6 +91,7 @@ func (res *Result) fill(from, to edge) {
 		res.ServerUserShare = user.Seconds() / server
 		res.PerServerCPUSecond = float64(res.Complete) / server
 	}
+	res.ServerWaited = (to.server.waited - from.server.waited).Seconds() / seconds
 	res.Throughput, res.ServerCores, res.LoadCores = float64(res.Complete)/seconds, server/seconds, load/seconds
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
@@ -14,7 +15,8 @@ const clockTick = time.Second / 100
 
 type processTimes struct {
 	user, system time.Duration
-	peakRSS      int64 // bytes
+	waited       time.Duration // of threads that were there at both ends: runnable, without a CPU
+	peakRSS      int64         // bytes
 }
 
 var peakRSS = regexp.MustCompile(`(?m)^VmHWM:\s+([0-9]+) kB$`)
@@ -39,6 +41,9 @@ func readProcess(pid int) (p processTimes, err error) {
 		}
 		*d = time.Duration(n) * clockTick
 	}
+	if p.waited, err = runDelay(pid); err != nil {
+		return p, err
+	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return p, fmt.Errorf("read the server's memory: %w", err)
@@ -51,4 +56,29 @@ func readProcess(pid int) (p processTimes, err error) {
 		p.peakRSS = kB << 10
 	}
 	return p, nil
+}
+
+// runDelay adds up how long the threads of a process waited for a CPU. One that
+// ends takes its time with it; a Go program keeps its threads.
+func runDelay(pid int) (sum time.Duration, err error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // the thread has ended
+		}
+		f := bytes.Fields(text)
+		if len(f) < 2 {
+			return 0, fmt.Errorf("%s: %q", file, text)
+		}
+		n, err := strconv.ParseInt(string(f[1]), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", file, err)
+		}
+		sum += time.Duration(n)
+	}
+	return sum, nil
 }

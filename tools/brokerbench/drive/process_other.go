@@ -9,8 +9,8 @@ import (
 )
 
 type processTimes struct {
-	user, system time.Duration
-	peakRSS      int64
+	user, system, waited time.Duration
+	peakRSS              int64
 }
 
 func readProcess(int) (processTimes, error) {

@@ -27,6 +27,9 @@ type Result struct {
 	Throughput         float64 `json:"complete_msgs_per_s"`
 	ServerCores        float64 `json:"server_cores"` // CPU seconds per second
 	LoadCores          float64 `json:"load_cores"`
+	// ServerWaited is the seconds per second that threads of the server were
+	// runnable and had no CPU: what else ran on it.
+	ServerWaited float64 `json:"server_waited_for_cpu"`
 
 	PublishMs  Latency `json:"publish_ms"`    // from the write to the receipt
 	EndToEndMs Latency `json:"end_to_end_ms"` // from the same to the consumer's read
