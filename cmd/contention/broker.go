@@ -12,94 +12,111 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contention-toolkit/contention/broker"
-	"github.com/contention-toolkit/contention/broker/dispatch"
-	"github.com/contention-toolkit/contention/broker/ledger"
 	"github.com/contention-toolkit/contention/experiment"
-	"github.com/contention-toolkit/contention/load"
 )
 
+// brokerFlags are the broker's configuration and what the command itself needs.
 type brokerFlags struct {
-	config                                      broker.Config
-	handoff, flow                               string
-	batchBytes, readBytes, maxMessage, highMark load.Size
-	readyJSON                                   bool
+	config       broker.Config
+	logLevel     slog.Level
+	logFormat    string
+	drainTimeout time.Duration
+
+	file        string
+	printConfig bool
+	readyJSON   bool
 }
 
 func newBroker() *cobra.Command {
-	f := brokerFlags{config: broker.DefaultConfig()}
-	c := &f.config
+	f := &brokerFlags{config: broker.DefaultConfig(), logFormat: logText, drainTimeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "broker",
 		Short: "Run the reference broker: Pulsar's hot paths with a switch for each design",
-		Long: `broker runs the reference broker until it is interrupted: a managed ledger in
-memory behind a ledger executor, Key_Shared dispatch, Pulsar's binary protocol.
-It is a profiling target and a teaching model, not a product to store data in.
+		Long: `broker runs the reference broker until it is told to stop (SIGTERM, SIGINT):
+managed ledgers behind ledger executors, dispatch for every subscription type,
+Pulsar's binary protocol. It is a profiling target and a teaching model, not a
+product to store data in.
 
---handoff direct hands over one executor task per add; batched queues adds and
-hands over one task per batch (Apache Pulsar PR 26717).`,
+--handoff direct hands over one executor task per add, through a lock; parking
+does so through a lock that blocks the thread, channel through a Go channel;
+batched hands over one task per batch (Apache Pulsar PR 26717).
+
+Every flag can stand in the file of --config (YAML, the flag's name without
+dashes: its value); flags on the command line win. --print-config writes such a
+file. What the flags mean in Pulsar's terms, and which can be changed while the
+broker runs, is in docs/broker.md.`,
 		Example: `  contention broker --listen 127.0.0.1:6650 --handoff direct
-  contention broker --mutex-profile-fraction 1 --block-profile-rate 1`,
+  contention broker --storage disk --data-dir data --sync always
+  contention broker --mutex-profile-fraction 1 --block-profile-rate 1
+  contention broker --flow monitor --max-read-batch-size 100 --print-config`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.file != "" {
+				if err := readConfigFile(cmd.Flags(), f.file); err != nil {
+					return err
+				}
+			}
+			if err := f.config.Validate(); err != nil {
+				return usageError("%w", err)
+			}
+			if f.printConfig {
+				return writeConfigFile(cmd.Flags(), cmd.OutOrStdout())
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f.handoff, f.flow = string(c.Handover), string(c.Flow)
-	f.batchBytes, f.readBytes = load.Size(c.HandoverMaxBatchBytes), load.Size(c.MaxReadSizeBytes)
-	f.maxMessage, f.highMark = load.Size(c.MaxMessageSize), load.Size(c.WriteHighWater)
 	fl := cmd.Flags()
-	fl.StringVar(&c.Listen, "listen", c.Listen, "address for clients; port 0 picks one")
-	fl.StringVar(&c.AdminListen, "admin", c.AdminListen, "loopback address for metrics, pprof and settings; empty for none")
-	fl.StringVar(&c.AdvertisedURL, "advertised-url", "", "what lookups answer (default: the address listened on)")
-	fl.StringVar(&f.handoff, "handoff", f.handoff, "direct or batched: how adds reach the ledger executor")
-	fl.IntVar(&c.HandoverMaxBatchItems, "handoff-max-batch-items", c.HandoverMaxBatchItems, "adds of a batch, 0 or 1 turns batching off")
-	fl.Var(&f.batchBytes, "handoff-max-batch-bytes", "bytes that end a batch, such as 5MB; 0B for no limit")
-	fl.IntVar(&c.HandoverQueueChunk, "handoff-queue-chunk", c.HandoverQueueChunk, "adds per chunk of the hand-over queue")
-	fl.StringVar(&f.flow, "flow", f.flow, "monitor or atomic: how consumers' permits reach the dispatcher")
-	fl.IntVar(&c.MaxReadBatchSize, "max-read-batch-size", c.MaxReadBatchSize, "entries of one read")
-	fl.Var(&f.readBytes, "max-read-size-bytes", "bytes of one read, at least one entry")
-	fl.DurationVar(&c.NewEntriesCheckDelay, "new-entries-check-delay", c.NewEntriesCheckDelay, "how long a read at the tail waits before it registers to be woken")
-	fl.Int64Var(&c.MaxUnackedPerConsumer, "max-unacked-per-consumer", c.MaxUnackedPerConsumer, "messages, negative for no limit")
-	fl.Int64Var(&c.MaxUnackedPerSubscription, "max-unacked-per-subscription", c.MaxUnackedPerSubscription, "messages, negative for no limit")
-	fl.IntVar(&c.Executors, "executors", c.Executors, "ledger executors")
-	fl.IntVar(&c.ExecutorQueueLimit, "executor-queue-limit", c.ExecutorQueueLimit, "tasks of one executor's queue, 0 for no limit")
-	fl.Var(&f.maxMessage, "max-message-size", "largest message with its headers")
-	fl.IntVar(&c.MaxConnections, "max-connections", c.MaxConnections, "0 for no limit")
-	fl.IntVar(&c.MaxPendingPublishes, "max-pending-publishes", c.MaxPendingPublishes, "sends of one connection without a receipt, beyond which it is not read")
-	fl.Var(&f.highMark, "write-high-water", "bytes queued for one connection above which its consumers get no more")
-	fl.DurationVar(&c.KeepAlive, "keep-alive", c.KeepAlive, "silence after which a connection is pinged, 0 for never")
-	fl.IntVar(&c.MutexProfileFraction, "mutex-profile-fraction", 0, "runtime.SetMutexProfileFraction, 0 is off")
-	fl.IntVar(&c.BlockProfileRate, "block-profile-rate", 0, "runtime.SetBlockProfileRate in nanoseconds, 0 is off")
+	fl.SortFlags = false
+	f.addServerFlags(fl)
+	f.addPathFlags(fl)
+	f.addStorageFlags(fl)
+	f.addLimitFlags(fl)
+	fl.Var(choice[string]{&f.logFormat, []string{logText, logJSON}}, "log-format", "text or json, on stderr")
+	fl.TextVar(&f.logLevel, "log-level", f.logLevel, "debug, info, warn or error")
+	fl.DurationVar(&f.drainTimeout, "drain-timeout", f.drainTimeout, "how long stopping may take before connections are cut")
+	fl.StringVar(&f.file, "config", "", "YAML `file` of flags; those of the command line win")
+	fl.BoolVar(&f.printConfig, "print-config", false, "print the configuration as a file for --config, and end")
 	fl.BoolVar(&f.readyJSON, "ready-json", false, "print where it serves as one line of JSON on stdout")
 	return cmd
 }
 
-// drainTimeout is how long a broker that was told to stop serves on.
-const drainTimeout = 5 * time.Second
+// The values of --log-format.
+const (
+	logText = "text"
+	logJSON = "json"
+)
 
-func (f *brokerFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
-	c := f.config
-	c.Handover, c.Flow = ledger.Handover(f.handoff), dispatch.FlowMode(f.flow)
-	c.HandoverMaxBatchBytes, c.MaxReadSizeBytes = int64(f.batchBytes), int64(f.readBytes)
-	c.MaxMessageSize, c.WriteHighWater = int(f.maxMessage), int64(f.highMark)
-	c.Logger = slog.New(slog.NewTextHandler(stderr, nil))
-	if err := c.Validate(); err != nil {
-		return usageError("%w", err)
+func (f *brokerFlags) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: f.logLevel}
+	if f.logFormat == logJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
 	}
-	s, err := broker.Start(ctx, c)
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// run serves until ctx ends, and then drains.
+func (f *brokerFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	f.config.Logger = f.logger(stderr)
+	s, err := broker.Start(ctx, f.config)
 	if err != nil {
 		return err
 	}
+	stop := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.drainTimeout)
+		defer cancel()
+		return s.Shutdown(ctx)
+	}
 	where := experiment.Ready{Broker: "pulsar://" + s.Addr().String(), Admin: s.AdminURL(), PID: os.Getpid()}
 	if f.readyJSON {
-		if err := json.NewEncoder(stdout).Encode(where); err != nil {
-			return fmt.Errorf("print where the broker serves: %w", err)
-		}
+		err = json.NewEncoder(stdout).Encode(where)
 	} else {
-		fmt.Fprintf(stdout, "broker at %s, metrics and pprof at %s, pid %d\n", where.Broker, where.Admin, where.PID)
+		_, err = fmt.Fprintf(stdout, "broker at %s, metrics and pprof at %s, pid %d\n", where.Broker, where.Admin, where.PID)
+	}
+	if err != nil {
+		_ = stop() // the cause is more to the point
+		return fmt.Errorf("print where the broker serves: %w", err)
 	}
 	<-ctx.Done()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	return s.Shutdown(stop)
+	f.config.Logger.Info("stopping", "drain_timeout", f.drainTimeout)
+	return stop()
 }
