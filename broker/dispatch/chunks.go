@@ -64,5 +64,3 @@ func (o *chunkOwners) leave(c *Consumer) {
 		}
 	}
 }
-
-func (o *chunkOwners) clear() { o.byHash = nil }

@@ -106,13 +106,7 @@ func TestPermitsCountMessages(t *testing.T) {
 	r := start(t, Config{})
 	c, s := r.join("a", wire.Exclusive)
 	for range 3 {
-		md := wire.Metadata{ProducerName: []byte("p"), NumMessages: 10, Batched: true}
-		a := &add{r: r}
-		a.Data, a.Messages, a.Done = wire.AppendHeadersAndPayload(nil, &md, []byte("x")), 10, a
-		r.added.Add(1)
-		if err := r.l.AsyncAddEntry(&a.Add); err != nil {
-			t.Fatal(err)
-		}
+		r.publishMessage(&wire.Metadata{ProducerName: []byte("p"), NumMessages: 10, Batched: true})
 	}
 	c.Flow(11)
 	r.settle()

@@ -191,7 +191,6 @@ func (d *Dispatcher) resetTo(next int64) ([]*Consumer, error) {
 	d.setConsumers(nil)
 	d.replay.clear()
 	d.redeliver.forgetUpTo(math.MaxInt64)
-	d.chunks.clear()
 	d.updateUnackedFull()
 	d.unwritten.Store(0)
 	d.cursor.Reset(next)

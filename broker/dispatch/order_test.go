@@ -91,6 +91,19 @@ func (m *orderModel) of(c *Consumer) (ids []int64) {
 	return ids
 }
 
+// waiting returns what was sent and is with nobody now.
+func (m *orderModel) waiting() (ids []int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.seen {
+		if !m.acked[id] && m.with[id] == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // take notes that nobody has ids any longer.
 func (m *orderModel) take(ids []int64, acked bool) {
 	m.mu.Lock()
@@ -234,6 +247,14 @@ func (o *orderTest) actions() map[string]func(*rapid.T) {
 		"ack of another's": func(t *rapid.T) {
 			c, other := o.pick(t), o.pick(t)
 			o.ack(c, some(t, o.m.of(other)))
+		},
+		"late ack": func(t *rapid.T) { // of what waits to be sent again
+			c := o.pick(t)
+			o.between(func() {
+				if ids := o.m.waiting(); len(ids) > 0 {
+					o.ack(c, []int64{ids[rapid.IntRange(0, len(ids)-1).Draw(t, "which")]})
+				}
+			})
 		},
 		"redeliver": func(t *rapid.T) {
 			c := o.pick(t)

@@ -75,9 +75,13 @@ func (a *add) AddFailed(err error) { a.r.t.Errorf("add failed: %v", err); a.r.ad
 // publish appends one message with a key and waits for it.
 func (r *rig) publish(key string) {
 	r.t.Helper()
-	md := wire.Metadata{ProducerName: []byte("p"), PartitionKey: []byte(key)}
+	r.publishMessage(&wire.Metadata{ProducerName: []byte("p"), PartitionKey: []byte(key)})
+}
+
+func (r *rig) publishMessage(md *wire.Metadata) {
+	r.t.Helper()
 	a := &add{r: r}
-	a.Data, a.Messages, a.Done = wire.AppendHeadersAndPayload(nil, &md, []byte(key)), 1, a
+	a.Data, a.Messages, a.Done = wire.AppendHeadersAndPayload(nil, md, md.PartitionKey), max(md.NumMessages, 1), a
 	r.added.Add(1)
 	if err := r.l.AsyncAddEntry(&a.Add); err != nil {
 		r.t.Fatalf("%v", err)
@@ -121,6 +125,7 @@ type sink struct {
 	calls   atomic.Uint32
 	seen    func(Message) // called under the dispatcher's lock
 	hold    bool          // deliveries are kept until release
+	once    bool          // unwritable after the first one
 	held    []*Delivery
 	active  []bool // what ActiveChanged said
 }
@@ -135,6 +140,9 @@ func (s *sink) Deliver(d *Delivery) {
 		s.got = append(s.got, m)
 	}
 	s.sizes = append(s.sizes, len(d.Messages))
+	if s.once {
+		s.blocked.Store(true)
+	}
 	if s.hold {
 		s.held = append(s.held, d)
 		return
