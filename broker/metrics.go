@@ -68,7 +68,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.executors(ch, counter, gauge)
 	ch <- histogram(descBatch, s.batchSizes.Snapshot(), 1)
 	c.topics(gauge)
-	ch <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1, string(s.ledgerConfig.EffectiveHandover()), string(s.cfg.Flow))
+	ch <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1, string(s.ledgerConfigNow().EffectiveHandover()), string(s.cfg.Flow))
 }
 
 func (c collector) executors(ch chan<- prometheus.Metric, counter func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, int64)) {

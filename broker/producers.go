@@ -197,6 +197,9 @@ func (c *conn) openProducer(m *wire.Producer) error {
 	if p.name == "" {
 		p.name = fmt.Sprintf("%s-%d", c.server.name, c.server.nextProducer.Add(1))
 	}
+	if err := c.server.checkQuota(t); err != nil {
+		return err
+	}
 	if p.schema, err = c.server.schemas.add(t.base, m.Schema); err != nil {
 		return err
 	}

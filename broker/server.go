@@ -75,6 +75,9 @@ type Server struct {
 	throttled    throttleCounts
 	flight       byteBudget
 	refused      atomic.Uint64 // connections over the limit
+	quotaRefused atomic.Uint64 // producers
+	evicted      atomic.Uint64 // entries skipped because of a quota
+	settings     settings
 	batchSizes   *stats.Histogram
 	shutdown     sync.Once
 }
@@ -115,6 +118,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.ledgerConfig.BatchSizes = s.batchSizes
 	s.dispatchConfig = cfg.dispatchConfig()
 	s.dispatchConfig.Workers, s.dispatchConfig.Delivered, s.dispatchConfig.Acked = s.workers, &s.delivered, &s.acked
+	s.settings.init(&s.cfg)
 	setProfiling(cfg.MutexProfileFraction, cfg.BlockProfileRate)
 	if s.admin != nil {
 		s.admin.serve()
@@ -122,6 +126,9 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.wg.Go(s.accept)
 	if cfg.KeepAlive > 0 {
 		s.wg.Go(s.keepAlive)
+	}
+	if cfg.BacklogQuotaBytes > 0 {
+		s.wg.Go(s.watchQuotas)
 	}
 	return s, nil
 }

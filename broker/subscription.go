@@ -125,7 +125,7 @@ func (s *Server) subscription(t *topic, name string, at ledger.Position, durable
 	if len(t.subs) >= maxSubscriptions {
 		return nil, refuse(wire.ErrorNotAllowed, "NotAllowedError: %s has its limit of %d subscriptions", t.name, maxSubscriptions)
 	}
-	d, err := dispatch.New(t.ledger, t.executor, name, at, durable, s.dispatchConfig)
+	d, err := dispatch.New(t.ledger, t.executor, name, at, durable, s.dispatchConfigNow())
 	if err != nil {
 		return nil, err
 	}

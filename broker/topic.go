@@ -90,7 +90,7 @@ func (s *Server) makeTopic(tn topicName, ledgerID uint64) (*topic, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(tn.full))
 	e := s.executors.Choose(h.Sum64())
-	l, err := ledger.OpenLedger(ledgerID, tn.full, e, s.ledgerConfig)
+	l, err := ledger.OpenLedger(ledgerID, tn.full, e, s.ledgerConfigNow())
 	if err != nil {
 		return nil, err
 	}
