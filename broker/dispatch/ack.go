@@ -71,6 +71,7 @@ func (c *Consumer) settle(t takenAcks) (resume bool) {
 		return false
 	}
 	c.d.cfg.Acked.Add(uint64(t.messages))
+	c.d.counters.acked.Add(uint64(t.messages))
 	resume = c.d.draining.settle(t.draining)
 	left := c.unacked.Add(-t.messages)
 	all := c.d.unacked.Add(-t.messages)
@@ -115,6 +116,7 @@ func (d *Dispatcher) toReplay(items []replayItem) {
 	}
 	d.replay.addAll(items)
 	d.redeliver.count(items)
+	d.counters.redelivered.Add(uint64(len(items)))
 	if n := len(d.replayIDs); n > 0 {
 		last := d.replayIDs[n-1]
 		d.replayStale = d.replayStale || slices.ContainsFunc(items, func(it replayItem) bool { return it.id < last })

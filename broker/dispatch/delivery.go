@@ -76,6 +76,8 @@ func (d *Dispatcher) deliver() {
 		}
 		d.cfg.Delivered.Add(uint64(v.messages))
 		c.delivered.Add(uint64(v.messages))
+		d.counters.delivered.Add(uint64(v.messages))
+		d.counters.bytes.Add(uint64(v.Bytes))
 		c.Sink.Deliver(v)
 	}
 }

@@ -62,6 +62,7 @@ type Dispatcher struct {
 	members   atomic.Pointer[[]*Consumer]
 	draining  draining
 	redeliver redeliveries
+	counters  counters
 
 	mu          sync.Mutex // the monitor
 	closed      bool

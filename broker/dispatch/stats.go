@@ -1,6 +1,10 @@
 package dispatch
 
-import "github.com/contention-toolkit/contention/broker/wire"
+import (
+	"sync/atomic"
+
+	"github.com/contention-toolkit/contention/broker/wire"
+)
 
 // Stats of a subscription.
 type Stats struct {
@@ -16,10 +20,24 @@ type Stats struct {
 	ReadBatch      int    // entries the next read may ask for
 }
 
-// Stats reads a subscription's figures.
+// Stats reads a subscription's figures. It waits for a running send loop.
 func (d *Dispatcher) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.stats()
+}
+
+// TryStats is Stats without the wait: false if a send loop is running.
+func (d *Dispatcher) TryStats() (Stats, bool) {
+	if !d.mu.TryLock() {
+		return Stats{}, false
+	}
+	defer d.mu.Unlock()
+	return d.stats(), true
+}
+
+// stats needs mu.
+func (d *Dispatcher) stats() Stats {
 	s := Stats{
 		Type: d.subType, Consumers: len(d.consumers), Permits: d.total.Load(), Unacked: d.unacked.Load(),
 		Blocked: d.unackedFull, Replay: d.replay.len(), DrainingHashes: d.draining.len(),
@@ -29,6 +47,25 @@ func (d *Dispatcher) Stats() Stats {
 		s.Active = d.active.Name
 	}
 	return s
+}
+
+// counters of a subscription since it was made.
+type counters struct {
+	delivered, bytes, redelivered, acked atomic.Uint64
+}
+
+// Counters of a subscription since it was made.
+type Counters struct {
+	Delivered   uint64 // messages handed to connections, redelivered ones each time
+	Bytes       uint64 // of their entries
+	Redelivered uint64 // entries withdrawn from a consumer to be sent again
+	Acked       uint64 // messages
+}
+
+// Counters reads a subscription's counters. It takes no lock.
+func (d *Dispatcher) Counters() Counters {
+	c := &d.counters
+	return Counters{Delivered: c.delivered.Load(), Bytes: c.bytes.Load(), Redelivered: c.redelivered.Load(), Acked: c.acked.Load()}
 }
 
 // ConsumerStats of one consumer.

@@ -17,13 +17,16 @@ type segment struct {
 // store keeps entries by number in memory, in segments, and forgets them from
 // the front.
 type store struct {
-	base    int64 // number of the first entry held
-	next    int64 // number of the next entry
-	index   int64 // of the last message ever appended, −1 for none
-	bytes   int64 // held
-	timed   bool  // keep when entries were taken
-	segBase int64 // number of the first entry of segs[0], held or not
-	segs    []*segment
+	base  int64 // number of the first entry held
+	next  int64 // number of the next entry
+	index int64 // of the last message ever appended, −1 for none
+	bytes int64 // held
+	timed bool  // keep when entries were taken
+
+	firstIndex int64 // of the first message appended here
+	appended   int64 // bytes ever appended here
+	segBase    int64 // number of the first entry of segs[0], held or not
+	segs       []*segment
 
 	// trimKeeping's: the bytes of the held entries before marked.
 	marked, markedBytes int64
@@ -31,7 +34,7 @@ type store struct {
 
 // startAt makes an empty store go on after what is stored elsewhere.
 func (s *store) startAt(next, nextIndex int64) {
-	s.base, s.next, s.segBase, s.index = next, next, next, nextIndex-1
+	s.base, s.next, s.segBase, s.index, s.firstIndex = next, next, next, nextIndex-1, nextIndex
 }
 
 func (s *store) append(data []byte, messages int32, at int64) int64 {
@@ -50,6 +53,7 @@ func (s *store) append(data []byte, messages int32, at int64) int64 {
 		seg.times[i%segmentSize] = at
 	}
 	s.bytes += int64(len(data))
+	s.appended += int64(len(data))
 	s.next++
 	return s.next - 1
 }

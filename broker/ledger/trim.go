@@ -74,6 +74,9 @@ type Stats struct {
 	Bytes   int64 // of entries in memory
 	Stored  int64 // bytes of the log, 0 without one
 	Cursors int
+	// Messages and Appended, in bytes, count what was appended since the ledger
+	// was opened.
+	Messages, Appended int64
 }
 
 // Stats reads a ledger's figures.
@@ -82,6 +85,7 @@ func (l *Ledger) Stats() Stats {
 	defer l.mu.Unlock()
 	next := l.LastConfirmed() + 1
 	s := Stats{Entries: next, Kept: max(0, next-l.firstLocked()), Bytes: l.entries.bytes, Cursors: len(l.cursors)}
+	s.Messages, s.Appended = l.entries.index+1-l.entries.firstIndex, l.entries.appended
 	if l.commits != nil {
 		s.Stored = l.cfg.Log.Size()
 	}
