@@ -46,8 +46,10 @@ type bench struct {
 func (b *bench) setDefaults() {
 	js := &b.NATS.JetStream
 	js.Storage = map[string]string{"memory": "memory", "disk": "file"}[b.Storage]
-	if js.KeepMessages == 0 {
-		js.KeepMessages = 2 * b.Job.Backlog
+	if js.Retention == "" {
+		// Measured: in memory, dropping what was acknowledged keeps the store
+		// small; in files, dropping costs more than keeping.
+		js.Retention = map[string]string{"memory": "interest", "disk": "limits"}[b.Storage]
 	}
 	if js.MaxAckPending == 0 {
 		js.MaxAckPending = b.Job.Consumers * b.Job.Window
