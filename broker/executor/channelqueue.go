@@ -104,13 +104,16 @@ func (q *ChannelQueue) offerUnblocked(it Item) {
 		return
 	}
 	q.mu.Lock()
-	if len(q.overflow) == 0 && q.send(it) {
-		q.mu.Unlock()
-		return
+	defer q.mu.Unlock()
+	if len(q.overflow) > 0 || !q.send(it) {
+		q.spill(it)
 	}
+}
+
+// spill puts it on the overflow list; mu is held.
+func (q *ChannelQueue) spill(it Item) {
 	q.overflow = append(q.overflow, it)
 	q.overflowed.Store(int64(len(q.overflow)))
-	q.mu.Unlock()
 	// The consumer may have emptied the channel meanwhile and wait for it.
 	select {
 	case q.kick <- struct{}{}:

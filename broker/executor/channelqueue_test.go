@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestFullChannelHoldsAddsBack(t *testing.T) {
@@ -120,5 +121,49 @@ func TestLaterItemsGoBehindTheOverflow(t *testing.T) {
 	// 4 may overtake 3, which overflowed; 5 was offered after 4.
 	if !slices.Equal(order, []int64{0, 1, 2, 4, 3, 5}) {
 		t.Fatalf("took %v", order)
+	}
+}
+
+// TestSpillWakesTheConsumer: an Offer found the channel full, and before it put
+// its item on the overflow list the consumer emptied the channel and waits.
+func TestSpillWakesTheConsumer(t *testing.T) {
+	q := newChannelQueue(0, 1)
+	into := make([]Item, 4)
+	took := make(chan int)
+	go func() { took <- q.TakeAll(into) }()
+	waitFor(t, "TakeAll", "select")
+	if !q.reserve() {
+		t.Fatal("an open queue refuses")
+	}
+	q.mu.Lock()
+	q.spill(Item{Kind: Read, At: 7})
+	q.mu.Unlock()
+	if n := <-took; n != 1 || into[0].At != 7 {
+		t.Fatalf("took %v", ids(into[:n]))
+	}
+}
+
+// TestConsumerWaitsForAnOfferUnderWay: an Offer passed the check for a closed
+// queue before Close and sends after it.
+func TestConsumerWaitsForAnOfferUnderWay(t *testing.T) {
+	q := newChannelQueue(0, 1)
+	if !q.reserve() {
+		t.Fatal("an open queue refuses")
+	}
+	q.Close()
+	into := make([]Item, 4)
+	took := make(chan int)
+	go func() { took <- q.TakeAll(into) }()
+	select {
+	case n := <-took:
+		t.Fatalf("TakeAll returned %d although an Offer is under way", n)
+	case <-time.After(20 * time.Millisecond): // only gives a defect the time to show
+	}
+	q.send(Item{Kind: Add, At: 7})
+	if n := <-took; n != 1 || into[0].At != 7 {
+		t.Fatalf("took %v", ids(into[:n]))
+	}
+	if n := q.TakeAll(into); n != 0 {
+		t.Fatalf("took %d from a closed empty queue", n)
 	}
 }

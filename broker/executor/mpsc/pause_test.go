@@ -70,13 +70,18 @@ func TestClaimedElementIsNeitherLostNorSpunOn(t *testing.T) {
 	}
 	took := make(chan int)
 	go func() {
-		took <- *q.Poll()
-		took <- *q.Poll()
+		for range 2 {
+			if v := q.Poll(); v != nil {
+				took <- *v
+			} else {
+				took <- -1
+			}
+		}
 	}()
 	select {
 	case v := <-took:
 		t.Fatalf("strict poll returned %d before the element was visible", v)
-	case <-time.After(time.Millisecond): // only widens the chance to catch it
+	case <-time.After(20 * time.Millisecond): // only gives a defect the time to show
 	}
 	p.resume(one)
 	if a, b := <-took, <-took; a != 1 || b != 2 {
