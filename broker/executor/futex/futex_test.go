@@ -128,9 +128,11 @@ func TestBroadcastWakesAll(t *testing.T) {
 
 func BenchmarkMutexUncontended(b *testing.B) {
 	var m Mutex
+	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Lock()
-		m.Unlock() //nolint:staticcheck // an empty critical section is what is measured
+		n++
+		m.Unlock()
 	}
 }
