@@ -124,7 +124,7 @@ func (k *committer) loop() {
 			c <- k.recoverLog()
 		}
 		if to := k.trimTo.Load(); to > trimmed && k.failed == nil {
-			if err := k.log.Trim(to); err != nil {
+			if err := k.log.TrimKeeping(to, k.l.cfg.RetentionBytes); err != nil {
 				k.l.log.Error("trimming the log failed", "ledger", k.l.Name, "before", to, "err", err)
 			}
 			trimmed = to

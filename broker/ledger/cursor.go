@@ -6,19 +6,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/contention-toolkit/contention/broker/storage"
 )
 
-// Entry is an entry read. Data may be kept and must not be changed.
-type Entry struct {
-	ID       int64
-	Data     []byte
-	Messages int32
-	// Index is the number in the topic of the entry's last message, from 0.
-	Index int64
-	// Timestamp is when the broker took the entry, in ms since 1970; 0 unless
-	// Config.Timestamps is set.
-	Timestamp int64
-}
+// Entry is an entry read. Data may be kept and must not be changed; Timestamp
+// is 0 unless Config.Timestamps is set.
+type Entry = storage.Entry
 
 // ReadCallback receives what a read found, on the ledger's executor.
 type ReadCallback interface {

@@ -25,8 +25,9 @@ type Log interface {
 	// Read appends to into up to most entries and maxBytes bytes (0 = no limit)
 	// from entry from on, at least one.
 	Read(from int64, most int, maxBytes int64, into []Entry) ([]Entry, error)
-	// Trim may drop entries before entry before.
-	Trim(before int64) error
+	// TrimKeeping may drop entries before entry before, as long as about keep bytes of
+	// them stay; keep < 0 drops nothing.
+	TrimKeeping(before, keep int64) error
 	// Recover makes the log usable after a failed Append, without what failed.
 	Recover() error
 	Close() error

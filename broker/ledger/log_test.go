@@ -82,7 +82,7 @@ func (f *fakeLog) Read(from int64, most int, maxBytes int64, into []Entry) ([]En
 	return into, nil
 }
 
-func (f *fakeLog) Trim(before int64) error {
+func (f *fakeLog) TrimKeeping(before, _ int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.first = max(f.first, before)

@@ -29,6 +29,7 @@ type segmentFile struct {
 	path  string
 	first int64 // number of the first entry
 	index int64 // of the first message
+	bytes int64 // of the file, once it is not written to any more
 
 	f         file // open, or nil
 	writer    types.SegmentWriter
