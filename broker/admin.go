@@ -1,14 +1,20 @@
 package broker
 
 import (
+	"bytes"
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/felixge/fgprof"
@@ -16,7 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// adminServer serves metrics, profiles and settings over HTTP on loopback.
+// adminServer serves metrics, profiles and settings over HTTP.
 type adminServer struct {
 	url      string
 	listener net.Listener
@@ -25,15 +31,22 @@ type adminServer struct {
 }
 
 func (s *Server) startAdmin(ctx context.Context, addr string) (*adminServer, error) {
+	guard := guard{}
+	var err error
+	if s.cfg.AdminTokenFile != "" {
+		if guard.token, err = readToken(s.cfg.AdminTokenFile); err != nil {
+			return nil, fmt.Errorf("broker: admin server: %w", err)
+		}
+	}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("broker: listening for the admin server: %w", err)
 	}
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collector{s})
+	reg.MustRegister(&collector{s: s})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
@@ -43,11 +56,62 @@ func (s *Server) startAdmin(ctx context.Context, addr string) (*adminServer, err
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /admin/profiling", showProfiling)
 	mux.HandleFunc("PUT /admin/profiling", changeProfiling)
+	s.handleSettings(mux)
+	s.handleTopics(mux)
+	guard.next = mux
 	return &adminServer{
 		url: "http://" + ln.Addr().String(), listener: ln, done: make(chan struct{}),
 		// No write timeout: a CPU profile or a trace takes as long as asked for.
-		http: http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute},
+		http: http.Server{
+			Handler: guard, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+			MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+		},
 	}, nil
+}
+
+// leastToken is the fewest bytes that a token may have.
+const leastToken = 16
+
+func readToken(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	defer f.Close()
+	token, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("token file: %w", err)
+	}
+	if token = bytes.TrimSpace(token); len(token) < leastToken {
+		return nil, fmt.Errorf("token file %s holds %d bytes: use a random token of %d or more", path, len(token), leastToken)
+	}
+	return token, nil
+}
+
+// guard lets requests through that show the token. Without one only those that
+// name a loopback host are let through: a web page that a browser on this
+// machine shows can reach loopback under a name of its own.
+type guard struct {
+	token []byte
+	next  http.Handler
+}
+
+func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if g.token == nil {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		if !loopbackHost(strings.Trim(host, "[]")) {
+			http.Error(w, "the Host of the request is not loopback: use 127.0.0.1, or start the broker with an admin token file", http.StatusForbidden)
+			return
+		}
+	} else if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); !ok || subtle.ConstantTimeCompare([]byte(given), g.token) != 1 {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "show the admin token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
+		return
+	}
+	g.next.ServeHTTP(w, r)
 }
 
 func (a *adminServer) serve() {

@@ -15,11 +15,20 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-func request(t *testing.T, method, url string) (int, string) {
+func request(t testing.TB, method, url string) (int, string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	return requestWith(t, method, url, "", nil, "")
+}
+
+func requestWith(t testing.TB, method, url, host string, h http.Header, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
+	}
+	req.Host = host
+	for name, v := range h {
+		req.Header[name] = v
 	}
 	tr := &http.Transport{DisableKeepAlives: true}
 	defer tr.CloseIdleConnections()
@@ -28,11 +37,11 @@ func request(t *testing.T, method, url string) (int, string) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp.StatusCode, string(body)
+	return resp.StatusCode, string(answer)
 }
 
 func TestMetrics(t *testing.T) {

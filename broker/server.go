@@ -115,7 +115,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.executors = executor.NewOrdered(cfg.Executors, cfg.executorOptions())
 	s.workers = executor.NewOrdered(cfg.Workers, executor.Options{Name: "worker", Logger: s.log})
 	s.ledgerConfig = cfg.ledgerConfig()
-	s.ledgerConfig.BatchSizes = s.batchSizes
+	s.ledgerConfig.BatchSizes, s.ledgerConfig.Storage = s.batchSizes, ledger.NewStorageStats()
 	s.dispatchConfig = cfg.dispatchConfig()
 	s.dispatchConfig.Workers, s.dispatchConfig.Delivered, s.dispatchConfig.Acked = s.workers, &s.delivered, &s.acked
 	s.settings.init(&s.cfg)

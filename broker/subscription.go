@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,10 @@ type subscription struct {
 	// sought: a seek has disconnected the consumers, who come back: until then
 	// it stays, even if it is not durable. The topic's mu guards it.
 	sought bool
+
+	meter     *meter
+	figuresMu sync.Mutex
+	last      dispatch.Stats // as they were read last
 }
 
 // maxSubscriptions bounds those of a topic, maxPerConnection the producers and
@@ -129,7 +134,7 @@ func (s *Server) subscription(t *topic, name string, at ledger.Position, durable
 	if err != nil {
 		return nil, err
 	}
-	sub := &subscription{Dispatcher: d, topic: t, durable: durable}
+	sub := &subscription{Dispatcher: d, topic: t, durable: durable, meter: newMeter()}
 	t.subs[name] = sub
 	return sub, nil
 }
@@ -181,6 +186,7 @@ func (cs *consumer) leave(back bool) {
 // It needs mu.
 func (t *topic) dropIfUnused(sub *subscription) {
 	if !sub.durable && t.subs[sub.Name] == sub && sub.Consumers() == 0 {
+		t.gone.add(sub.counts())
 		delete(t.subs, sub.Name)
 		sub.Close()
 	}
@@ -200,6 +206,7 @@ func (c *conn) unsubscribe(m *wire.Unsubscribe) error {
 		return refuse(wire.ErrorConsumerBusy, "ConsumerBusy: subscription %s has %d consumers", sub.Name, n)
 	}
 	if t.subs[sub.Name] == sub {
+		t.gone.add(sub.counts())
 		delete(t.subs, sub.Name)
 	}
 	t.mu.Unlock()

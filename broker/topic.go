@@ -51,6 +51,9 @@ type topic struct {
 	mu      sync.Mutex
 	writers writers
 	subs    map[string]*subscription
+	gone    counts // of subscriptions that were deleted
+
+	meter *meter
 }
 
 // openTopic returns the topic of a client's name for it. One that does not
@@ -96,7 +99,7 @@ func (s *Server) makeTopic(tn topicName, ledgerID uint64) (*topic, error) {
 	}
 	return &topic{
 		topicName: tn, name: tn.full, ledger: l, executor: e,
-		writers: writers{open: map[string]*producer{}}, subs: map[string]*subscription{},
+		writers: writers{open: map[string]*producer{}}, subs: map[string]*subscription{}, meter: newMeter(),
 	}, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/contention-toolkit/contention/broker/executor"
 	"github.com/contention-toolkit/contention/broker/ledger"
@@ -47,6 +48,9 @@ func (c *Config) addressErrors() (errs []error) {
 		case !on && c.AdminTokenFile == "":
 			errs = append(errs, fmt.Errorf("admin address %q: others can reach it, and the admin server can profile and change the broker: use a loopback address, or an admin token file", c.AdminListen))
 		}
+	}
+	if !utf8.ValidString(c.ClusterName) {
+		errs = append(errs, fmt.Errorf("cluster name %q is not UTF-8", c.ClusterName))
 	}
 	if c.AdvertisedURL != "" {
 		if u, err := url.Parse(c.AdvertisedURL); err != nil || u.Scheme == "" || u.Host == "" {
