@@ -124,7 +124,7 @@ func (s *Server) close(ctx context.Context) error {
 	for _, t := range s.allTopics() {
 		t.close()
 	}
-	errs := []error{s.workers.Shutdown(ctx), s.executors.Shutdown(ctx)}
+	errs := []error{s.workers.Shutdown(ctx), s.executors.Shutdown(ctx), s.closeDurable()}
 	if s.admin != nil {
 		errs = append(errs, s.admin.close(ctx))
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/contention-toolkit/contention/broker/ledger"
 	"github.com/contention-toolkit/contention/broker/wire"
 )
 
@@ -196,6 +197,9 @@ func (c *conn) openProducer(m *wire.Producer) error {
 	}
 	if p.name == "" {
 		p.name = fmt.Sprintf("%s-%d", c.server.name, c.server.nextProducer.Add(1))
+	}
+	if t.ledger.State() == ledger.Fenced {
+		return refuse(wire.ErrorServiceNotReady, "ServiceNotReady: %s takes no entries, its storage failed", t.name)
 	}
 	if err := c.server.checkQuota(t); err != nil {
 		return err

@@ -67,10 +67,13 @@ func (c *conn) seek(m *wire.Seek) error {
 	sub.seeks.Add(1)
 	sub.partial.clear()
 	consumers, err := sub.Reset(next)
+	if err == nil {
+		err = c.server.keep(sub)
+	}
+	disconnectAll(consumers)
 	if err != nil {
 		return err
 	}
-	disconnectAll(consumers)
 	c.succeed(m.RequestID)
 	return nil
 }

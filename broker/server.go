@@ -57,6 +57,7 @@ type Server struct {
 	// keepPartitions, when set, stores such a number where it survives the broker.
 	keepPartitions func(topic string, n int) error
 	schemas        schemas
+	durable        *durable // nil: memory storage
 	// firstLedger is the first ledger id: larger than those of an earlier broker,
 	// so that clients' ids of its messages lie before all of this one's.
 	firstLedger uint64
@@ -119,11 +120,17 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s.dispatchConfig = cfg.dispatchConfig()
 	s.dispatchConfig.Workers, s.dispatchConfig.Delivered, s.dispatchConfig.Acked = s.workers, &s.delivered, &s.acked
 	s.settings.init(&s.cfg)
+	if err := s.openDurable(); err != nil {
+		return nil, errors.Join(err, s.abandon(ctx))
+	}
 	setProfiling(cfg.MutexProfileFraction, cfg.BlockProfileRate)
 	if s.admin != nil {
 		s.admin.serve()
 	}
 	s.wg.Go(s.accept)
+	if s.durable != nil {
+		s.wg.Go(s.saveCursors)
+	}
 	if cfg.KeepAlive > 0 {
 		s.wg.Go(s.keepAlive)
 	}
@@ -131,6 +138,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.wg.Go(s.watchQuotas)
 	}
 	return s, nil
+}
+
+// abandon gives up a start.
+func (s *Server) abandon(ctx context.Context) error {
+	errs := []error{s.listener.Close(), s.workers.Shutdown(ctx), s.executors.Shutdown(ctx)}
+	if s.admin != nil {
+		errs = append(errs, s.admin.listener.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Addr returns the address clients connect to.

@@ -135,6 +135,10 @@ func (s *Server) subscription(t *topic, name string, at ledger.Position, durable
 		return nil, err
 	}
 	sub := &subscription{Dispatcher: d, topic: t, durable: durable, meter: newMeter()}
+	if err := s.keep(sub); err != nil {
+		d.Close()
+		return nil, err
+	}
 	t.subs[name] = sub
 	return sub, nil
 }
@@ -206,6 +210,10 @@ func (c *conn) unsubscribe(m *wire.Unsubscribe) error {
 		return refuse(wire.ErrorConsumerBusy, "ConsumerBusy: subscription %s has %d consumers", sub.Name, n)
 	}
 	if t.subs[sub.Name] == sub {
+		if err := c.server.forget(sub); err != nil {
+			t.mu.Unlock()
+			return err
+		}
 		t.gone.add(sub.counts())
 		delete(t.subs, sub.Name)
 	}

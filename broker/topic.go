@@ -79,7 +79,11 @@ func (s *Server) openTopic(name string, create bool) (*topic, error) {
 	case s.cfg.MaxTopics > 0 && len(s.topics) >= s.cfg.MaxTopics:
 		return nil, errTooManyTopics(s.cfg.MaxTopics)
 	}
-	t, err := s.makeTopic(tn, s.firstLedger+uint64(len(s.topics)))
+	id, err := s.ledgerOf(tn.full)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.makeTopic(tn, id)
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +97,19 @@ func (s *Server) makeTopic(tn topicName, ledgerID uint64) (*topic, error) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(tn.full))
 	e := s.executors.Choose(h.Sum64())
-	l, err := ledger.OpenLedger(ledgerID, tn.full, e, s.ledgerConfigNow())
+	t := &topic{
+		topicName: tn, name: tn.full, executor: e,
+		writers: writers{open: map[string]*producer{}}, subs: map[string]*subscription{},
+	}
+	cfg := s.ledgerConfigNow()
+	err := s.openLog(t, ledgerID, &cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &topic{
-		topicName: tn, name: tn.full, ledger: l, executor: e,
-		writers: writers{open: map[string]*producer{}}, subs: map[string]*subscription{}, meter: newMeter(),
-	}, nil
+	if t.ledger, err = ledger.OpenLedger(ledgerID, tn.full, e, cfg); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // messageID is the id of a whole entry of the topic.

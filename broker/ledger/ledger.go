@@ -284,6 +284,13 @@ func (l *Ledger) removeWaiting(c *Cursor) bool {
 // LastConfirmed returns the last entry appended, −1 for none.
 func (l *Ledger) LastConfirmed() int64 { return l.lastConfirmed.Load() }
 
+// State returns the state.
+func (l *Ledger) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
 // SetState changes the state: adds that run from then on fail with its error.
 func (l *Ledger) SetState(s State) {
 	l.mu.Lock()

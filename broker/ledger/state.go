@@ -18,6 +18,9 @@ func (c *Cursor) State() CursorState {
 // TakeDirty reports whether the state has changed since the last call.
 func (c *Cursor) TakeDirty() bool { return c.dirty.Swap(false) }
 
+// SetDirty makes the next TakeDirty report a change.
+func (c *Cursor) SetDirty() { c.dirty.Store(true) }
+
 // Restore puts a new cursor into a state that was kept, as far as the ledger
 // still has it. It must come before the first read.
 func (c *Cursor) Restore(s CursorState) {
