@@ -14,6 +14,7 @@ func main() {
 	dir := flag.String("dir", "", "directory on the disk to measure (default: the system's temporary directory)")
 	quick := flag.Bool("quick", false, "everything once and small")
 	only := flag.String("only", "", "names of candidates, separated by commas")
+	parts := flag.String("parts", "appends,logs,recovery,faults", "which tables")
 	child := flag.String("child", "", "internal: what a child process does")
 	flag.Parse()
 	if *child != "" {
@@ -29,8 +30,17 @@ func main() {
 		os.Exit(1)
 	}
 	defer os.RemoveAll(base)
-	appends(base, *quick)
-	perLog(base, *quick)
-	recovery(base, *quick)
-	faults(base)
+	want := strings.Split(*parts, ",")
+	if slices.Contains(want, "appends") {
+		appends(base, *quick)
+	}
+	if slices.Contains(want, "logs") {
+		perLog(base, *quick)
+	}
+	if slices.Contains(want, "recovery") {
+		recovery(base, *quick)
+	}
+	if slices.Contains(want, "faults") {
+		faults(base)
+	}
 }
