@@ -100,7 +100,7 @@ func (s *Server) loadTopic(st storage.Topic) error {
 			return err
 		}
 		d.Cursor().Restore(ledger.CursorState{MarkDelete: c.MarkDelete, Acked: c.Acked})
-		t.subs[c.Name] = &subscription{Dispatcher: d, topic: t, durable: true, meter: newMeter()}
+		t.subs[c.Name] = &subscription{Dispatcher: d, topic: t, durable: true}
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type subscription struct {
 	// it stays, even if it is not durable. The topic's mu guards it.
 	sought bool
 
-	meter     *meter
+	meter     meter
 	figuresMu sync.Mutex
 	last      dispatch.Stats // as they were read last
 }
@@ -134,7 +134,7 @@ func (s *Server) subscription(t *topic, name string, at ledger.Position, durable
 	if err != nil {
 		return nil, err
 	}
-	sub := &subscription{Dispatcher: d, topic: t, durable: durable, meter: newMeter()}
+	sub := &subscription{Dispatcher: d, topic: t, durable: durable}
 	if err := s.keep(sub); err != nil {
 		d.Close()
 		return nil, err

@@ -53,7 +53,7 @@ type topic struct {
 	subs    map[string]*subscription
 	gone    counts // of subscriptions that were deleted
 
-	meter *meter
+	meter meter
 }
 
 // openTopic returns the topic of a client's name for it. One that does not

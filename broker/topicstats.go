@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/contention-toolkit/contention/broker/dispatch"
-	"github.com/contention-toolkit/contention/broker/stats"
 )
 
 // counts are what rates are made of.
@@ -33,7 +32,7 @@ func (c counts) per(o counts, seconds float64) counts {
 const rateWindow = time.Second
 
 // meter turns counts into rates: averages since it was read before, at least
-// rateWindow ago.
+// rateWindow ago. The first time they are 0.
 type meter struct {
 	mu    sync.Mutex
 	at    int64
@@ -41,12 +40,13 @@ type meter struct {
 	rates counts
 }
 
-func newMeter() *meter { return &meter{at: stats.Now()} }
-
 func (m *meter) read(now int64, c counts) counts {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if d := now - m.at; d >= int64(rateWindow) {
+	switch d := now - m.at; {
+	case m.at == 0:
+		m.last, m.at = c, now
+	case d >= int64(rateWindow):
 		m.rates = c.per(m.last, float64(d)/float64(time.Second))
 		m.last, m.at = c, now
 	}
