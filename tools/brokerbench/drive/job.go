@@ -29,7 +29,7 @@ type Job struct {
 	// Messages ends the run after so many, window or not; 0 = no such end.
 	Messages int64
 
-	Warm    time.Duration // before the window
+	Warm    time.Duration // before the window; longer until publishes and deliveries are as many
 	Measure time.Duration // the window
 	// Timeout is how long the broker may take to connect everything, and to
 	// make no progress.

@@ -40,6 +40,9 @@ func (r *run) measure(ctx context.Context, res *Result) error {
 	if err := r.pass(ctx, "warming up", r.job.Warm); err != nil {
 		return err
 	}
+	if err := r.settleIn(ctx); err != nil {
+		return err
+	}
 	before, err := r.heap(ctx)
 	if err != nil {
 		return err
@@ -69,6 +72,31 @@ func (r *run) measure(ctx context.Context, res *Result) error {
 	res.PublishMs, res.EndToEndMs = r.publish.latency(), r.endToEnd.latency()
 	if n := float64(after.completed - before.completed); n > 0 {
 		res.AllocsPerMsg, res.AllocBytesPerMsg = float64(after.allocs-before.allocs)/n, float64(after.bytes-before.bytes)/n
+	}
+	return nil
+}
+
+const (
+	settleSlice = time.Second
+	settleMost  = 30 // slices
+)
+
+// settleIn waits until as much is delivered as is published: a broker that
+// stores faster than it delivers must first have filled the backlog. One that
+// does not come to that is measured as it is, and its run is invalid.
+func (r *run) settleIn(ctx context.Context) error {
+	if r.job.Messages > 0 {
+		return nil
+	}
+	for range settleMost {
+		published, delivered := r.published.Load(), r.delivered.Load()
+		if err := r.pass(ctx, "warming up", min(settleSlice, r.job.Measure)); err != nil {
+			return err
+		}
+		published, delivered = r.published.Load()-published, r.delivered.Load()-delivered
+		if apart := max(published, delivered) - min(published, delivered); float64(apart) <= maxDifference*float64(delivered) {
+			return nil
+		}
 	}
 	return nil
 }
