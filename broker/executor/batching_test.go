@@ -229,7 +229,7 @@ func TestFailingTaskDoesNotStopTheBatch(t *testing.T) {
 
 func TestQueueIsCreatedByTheFirstTask(t *testing.T) {
 	r := newRig(t, BatchOptions[job]{MaxItems: 2})
-	if r.Created() {
+	if r.Created() || r.Pending() != 0 {
 		t.Fatal("the queue exists before the first task")
 	}
 	r.submit(t, 1)
@@ -237,6 +237,13 @@ func TestQueueIsCreatedByTheFirstTask(t *testing.T) {
 	r.submit(t, 2)
 	if q == nil || r.queue.Load() != q {
 		t.Fatal("the queue was replaced")
+	}
+	if n := r.Pending(); n != 2 {
+		t.Fatalf("Pending says %d, want 2", n)
+	}
+	r.runBatch()
+	if n := r.Pending(); n != 0 {
+		t.Fatalf("Pending says %d after the batch", n)
 	}
 }
 
