@@ -39,6 +39,7 @@ var metrics = []metric{
 	{"server_cores", "server, CPUs", "%.2f", func(r *drive.Result) float64 { return r.ServerCores }, false},
 	{"server_user_share", "of it in user mode", "%.2f", func(r *drive.Result) float64 { return r.ServerUserShare }, false},
 	{"server_waited_for_cpu", "server waiting for its CPU, threads", "%.2f", func(r *drive.Result) float64 { return r.ServerWaited }, false},
+	{"serial_stage_busy_share", "serial stage busy, share", "%.2f", func(r *drive.Result) float64 { return r.SerialBusy }, false},
 	{"load_cores", "load, CPUs", "%.2f", func(r *drive.Result) float64 { return r.LoadCores }, false},
 	{"allocs_per_msg", "server allocations per message", "%.2f", func(r *drive.Result) float64 { return r.AllocsPerMsg }, false},
 	{"alloc_bytes_per_msg", "server bytes allocated per message", "%.0f", func(r *drive.Result) float64 { return r.AllocBytesPerMsg }, false},

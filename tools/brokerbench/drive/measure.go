@@ -29,10 +29,12 @@ func (r *run) edge() (e edge, err error) {
 	return e, err
 }
 
-// heap is the server's allocations up to a moment.
-type heap struct {
+// inside is what the server tells about itself, up to a moment.
+type inside struct {
+	at            time.Time
 	allocs, bytes int64
 	completed     int64
+	busy          float64
 }
 
 // measure warms up, measures, and returns with the load running.
@@ -43,7 +45,7 @@ func (r *run) measure(ctx context.Context, res *Result) error {
 	if err := r.settleIn(ctx); err != nil {
 		return err
 	}
-	before, err := r.heap(ctx)
+	before, err := r.inside(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,7 +66,7 @@ func (r *run) measure(ctx context.Context, res *Result) error {
 	if err := <-profiled; err != nil {
 		return fmt.Errorf("take a CPU profile: %w", err)
 	}
-	after, err := r.heap(ctx)
+	after, err := r.inside(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,6 +75,7 @@ func (r *run) measure(ctx context.Context, res *Result) error {
 	if n := float64(after.completed - before.completed); n > 0 {
 		res.AllocsPerMsg, res.AllocBytesPerMsg = float64(after.allocs-before.allocs)/n, float64(after.bytes-before.bytes)/n
 	}
+	res.SerialBusy = (after.busy - before.busy) / after.at.Sub(before.at).Seconds()
 	return nil
 }
 
@@ -125,8 +128,14 @@ func (res *Result) fill(from, to edge) {
 
 var memStats = regexp.MustCompile(`(?m)^# (TotalAlloc|Mallocs) = ([0-9]+)$`)
 
-// heap reads the runtime's counters from the server's heap profile.
-func (r *run) heap(ctx context.Context) (h heap, err error) {
+// inside asks the server. It costs the server some time, outside the window.
+func (r *run) inside(ctx context.Context) (h inside, err error) {
+	if r.job.StateURL != "" {
+		if h.busy, err = r.protocol.busy(ctx); err != nil {
+			return h, err
+		}
+	}
+	h.at = time.Now()
 	if r.job.HeapURL == "" {
 		return h, nil
 	}

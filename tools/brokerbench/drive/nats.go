@@ -262,6 +262,9 @@ func (c *natsMember) appendReply(dst []byte) []byte {
 	return dst
 }
 
+// busy: a stream has several goroutines and no counter of them.
+func (p *nats) busy(context.Context) (float64, error) { return 0, nil }
+
 // leftOver asks the server what its consumer has not delivered or not had
 // acknowledged.
 func (p *nats) leftOver(ctx context.Context) (int64, error) {

@@ -1,12 +1,9 @@
 package drive
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -226,29 +223,43 @@ func (c *pulsarConsumer) appendReply(dst []byte) []byte {
 	return dst
 }
 
-// acknowledgedCounters are the names, oldest last, under which a reference
-// broker counts what consumers acknowledged.
-var acknowledgedCounters = []string{"contention_broker_messages_acked_total"}
+// Counters of a reference broker.
+const (
+	counterAcked = "contention_broker_messages_acked_total"
+	counterBusy  = "contention_broker_executor_busy_seconds_total" // by executor
+)
 
-// leftOver asks the broker's metrics how many of the messages of the run its
-// consumers have not acknowledged.
+// leftOver asks the broker how many of the messages of the run its consumers
+// have not acknowledged.
 func (p *pulsar) leftOver(ctx context.Context) (int64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.run.job.StateURL, nil)
+	acked, err := p.counter(ctx, counterAcked)
+	return p.run.sent.Load() - int64(acked), err
+}
+
+// busy is how long the broker's ledger executors have run tasks, in seconds.
+func (p *pulsar) busy(ctx context.Context) (float64, error) { return p.counter(ctx, counterBusy) }
+
+// counter adds up the series of a counter in the broker's metrics.
+func (p *pulsar) counter(ctx context.Context, name string) (sum float64, err error) {
+	text, err := get(ctx, p.run.job.StateURL)
 	if err != nil {
 		return 0, err
 	}
-	resp, err := plainHTTP.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	for s := bufio.NewScanner(resp.Body); s.Scan(); {
-		for _, name := range acknowledgedCounters {
-			if rest, ok := strings.CutPrefix(s.Text(), name+" "); ok {
-				n, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-				return p.run.sent.Load() - int64(n), err
-			}
+	found := false
+	for line := range strings.Lines(string(text)) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest[0] != ' ' && rest[0] != '{' {
+			continue
 		}
+		f := strings.Fields(rest) // labels have no spaces
+		n, err := strconv.ParseFloat(f[len(f)-1], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %q: %w", p.run.job.StateURL, line, err)
+		}
+		sum, found = sum+n, true
 	}
-	return 0, errors.New("the broker's metrics do not count acknowledged messages")
+	if !found {
+		return 0, fmt.Errorf("%s does not have %s", p.run.job.StateURL, name)
+	}
+	return sum, nil
 }

@@ -34,7 +34,9 @@ type Result struct {
 	PublishMs  Latency `json:"publish_ms"`    // from the write to the receipt
 	EndToEndMs Latency `json:"end_to_end_ms"` // from the same to the consumer's read
 
-	// Over a span around the window; 0 when not asked for.
+	// Over a span around the window; 0 when not asked for. SerialBusy is the
+	// share of time that the ledger executors ran tasks, 0 where there are none.
+	SerialBusy       float64 `json:"serial_stage_busy_share"`
 	AllocsPerMsg     float64 `json:"allocs_per_msg"`
 	AllocBytesPerMsg float64 `json:"alloc_bytes_per_msg"`
 

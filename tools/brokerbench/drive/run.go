@@ -21,6 +21,9 @@ type protocol interface {
 	ordered() bool
 	// leftOver is how many messages the broker has not had acknowledged.
 	leftOver(ctx context.Context) (int64, error)
+	// busy is how long the broker's serial stage has worked, in seconds; 0 where
+	// it has none that tells.
+	busy(ctx context.Context) (float64, error)
 }
 
 type run struct {
