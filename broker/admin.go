@@ -18,8 +18,6 @@ import (
 	"time"
 
 	"github.com/felixge/fgprof"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // adminServer serves metrics, profiles and settings over HTTP.
@@ -43,10 +41,8 @@ func (s *Server) startAdmin(ctx context.Context, addr string) (*adminServer, err
 	if err != nil {
 		return nil, fmt.Errorf("broker: listening for the admin server: %w", err)
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(&collector{s: s})
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), ErrorHandling: promhttp.ContinueOnError}))
+	mux.Handle("GET /metrics", newCollector(s))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

@@ -1,14 +1,19 @@
 package broker
 
 import (
+	"bytes"
+	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/contention-toolkit/contention/broker/executor"
 	"github.com/contention-toolkit/contention/broker/stats"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 )
 
 // blockProfileRate mirrors the runtime's setting, which cannot be read back; it
@@ -58,7 +63,66 @@ var (
 
 // collector reads the server's counters when it is scraped. It waits for no
 // lock that is held for longer than a few loads.
-type collector struct{ s *Server }
+type collector struct {
+	s   *Server
+	reg *prometheus.Registry
+
+	mu   sync.Mutex // one scrape at a time reads
+	size int        // of the last one
+	sums sums       // of the topics, for Collect
+}
+
+func newCollector(s *Server) *collector {
+	c := &collector{s: s, reg: prometheus.NewRegistry()}
+	c.reg.MustRegister(c)
+	return c
+}
+
+// textFormat is the type of what ServeHTTP answers.
+const textFormat = "text/plain; version=0.0.4; charset=utf-8"
+
+// ServeHTTP answers a scrape.
+func (c *collector) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	text, err := c.text()
+	if err != nil {
+		http.Error(w, fmt.Sprintf("reading the metrics: %v", err), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", textFormat)
+	_, _ = w.Write(text) // the client went away
+}
+
+func (c *collector) text() ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	topics := c.s.figures()
+	c.sums = sumUp(topics)
+	families, err := c.reg.Gather()
+	if err != nil {
+		return nil, err
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, c.size+c.size/8))
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(buf, f); err != nil {
+			return nil, err
+		}
+	}
+	cfg := &c.s.cfg
+	text := appendTopicSeries(buf.Bytes(), cfg.ClusterName, cfg.MetricsTopics, topics)
+	c.size = len(text)
+	return text, nil
+}
+
+// figures reads every topic, by name.
+func (s *Server) figures() []topicFigures {
+	topics, now := s.allTopics(), stats.Now()
+	slices.SortFunc(topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
+	all := make([]topicFigures, len(topics))
+	for i, t := range topics {
+		all[i] = t.figures(now)
+	}
+	return all
+}
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
@@ -70,7 +134,9 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	} {
 		ch <- d
 	}
-	describePulsar(ch)
+	for _, d := range pulsarDescs {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -90,7 +156,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.executors(e)
 	ch <- histogram(descBatch, s.batchSizes.Snapshot(), 1)
 	c.storage(e)
-	c.topics(e)
+	c.sums.emit(e, s)
 	ch <- prometheus.MustNewConstMetric(descInfo, prometheus.GaugeValue, 1, string(s.ledgerConfigNow().EffectiveHandover()), string(s.cfg.Flow))
 }
 
@@ -147,36 +213,6 @@ func (c *collector) executors(e emitter) {
 	e.gauge(descQueue, int64(queued))
 	e.count(descFailed, failed)
 	e.count(descRejected, rejected)
-}
-
-// topics reads every topic once, for the sums and for the topics' own series.
-func (c *collector) topics(e emitter) {
-	s, now := c.s, stats.Now()
-	topics := s.allTopics()
-	slices.SortFunc(topics, func(a, b *topic) int { return strings.Compare(a.name, b.name) })
-	p := newPulsarSeries(&s.cfg)
-	var subs, consumers, backlog, replay, permits, unacked, stored int64
-	for _, t := range topics {
-		f := t.figures(now)
-		stored += f.storage
-		for i := range f.subs {
-			st := &f.subs[i]
-			subs++
-			consumers, backlog, replay = consumers+int64(st.Consumers), backlog+st.Backlog, replay+int64(st.Replay)
-			permits, unacked = permits+st.Permits, unacked+st.Unacked
-		}
-		p.topic(e, &f)
-	}
-	p.sums(e, s)
-	e.gauge(descConns, int64(len(s.connections())))
-	e.gauge(descTopics, int64(len(topics)))
-	e.gauge(descSubs, subs)
-	e.gauge(descConsumers, consumers)
-	e.gauge(descBacklog, backlog)
-	e.gauge(descReplay, replay)
-	e.gauge(descPermits, permits)
-	e.gauge(descUnacked, unacked)
-	e.gauge(descStored, stored)
 }
 
 // histogram converts a snapshot whose values are in units of scale.

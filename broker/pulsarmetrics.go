@@ -2,6 +2,7 @@ package broker
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,136 +12,64 @@ import (
 // so many times Config.MetricsTopics.
 const subscriptionsPerTopic = 10
 
-var (
-	pulsarCluster      = []string{"cluster"}
-	pulsarNamespace    = []string{"cluster", "namespace"}
-	pulsarTopic        = []string{"cluster", "namespace", "topic"}
-	pulsarSubscription = []string{"cluster", "namespace", "topic", "subscription"}
-	pulsarDescs        []*prometheus.Desc
-)
-
-func pulsar(name, help string, labels []string) *prometheus.Desc {
-	d := prometheus.NewDesc("pulsar_"+name, help, labels, nil)
-	pulsarDescs = append(pulsarDescs, d)
-	return d
-}
-
 // Pulsar's metrics, under its names, as far as this broker has what they say.
 // Rates are per second, averages since the scrape before.
-var (
-	pRateIn        = pulsar("rate_in", "Messages a second from producers.", pulsarTopic)
-	pRateOut       = pulsar("rate_out", "Messages a second to consumers.", pulsarTopic)
-	pThroughputIn  = pulsar("throughput_in", "Bytes a second from producers.", pulsarTopic)
-	pThroughputOut = pulsar("throughput_out", "Bytes a second to consumers.", pulsarTopic)
-	pInMessages    = pulsar("in_messages_total", "Messages from producers.", pulsarTopic)
-	pInBytes       = pulsar("in_bytes_total", "Bytes from producers.", pulsarTopic)
-	pAverageSize   = pulsar("average_msg_size", "Bytes of a message, on average.", pulsarTopic)
-	pBacklog       = pulsar("msg_backlog", "Entries not acknowledged, over the topic's subscriptions.", pulsarTopic)
-	pStorage       = pulsar("storage_size", "Bytes of entries kept.", pulsarTopic)
-	pBacklogSize   = pulsar("storage_backlog_size", "Bytes kept for the slowest subscription, an estimate.", pulsarTopic)
-	pQuotaLimit    = pulsar("storage_backlog_quota_limit", "Bytes that the backlog may have, 0 for no limit.", pulsarTopic)
-	pProducers     = pulsar("producers_count", "Connected producers.", pulsarTopic)
-	pConsumers     = pulsar("consumers_count", "Connected consumers.", pulsarTopic)
-	pSubscriptions = pulsar("subscriptions_count", "Subscriptions.", pulsarTopic)
-	pTopics        = pulsar("topics_count", "Topics of the namespace.", pulsarNamespace)
+//
+// Those of topics and subscriptions may be many, so they are written as text
+// without the detour over the client library's metrics.
 
-	pSubBacklog    = pulsar("subscription_back_log", "Entries not acknowledged.", pulsarSubscription)
-	pSubUnacked    = pulsar("subscription_unacked_messages", "Messages sent and not acknowledged.", pulsarSubscription)
-	pSubBlocked    = pulsar("subscription_blocked_on_unacked_messages", "1 while the limit of unacknowledged messages stops it.", pulsarSubscription)
-	pSubRateOut    = pulsar("subscription_msg_rate_out", "Messages a second to consumers.", pulsarSubscription)
-	pSubThroughput = pulsar("subscription_msg_throughput_out", "Bytes a second to consumers.", pulsarSubscription)
-	pSubRedeliver  = pulsar("subscription_msg_rate_redeliver", "Entries a second sent again.", pulsarSubscription)
-	pSubAckRate    = pulsar("subscription_msg_ack_rate", "Messages a second acknowledged.", pulsarSubscription)
-	pSubConsumers  = pulsar("subscription_consumers_count", "Connected consumers.", pulsarSubscription)
-	pSubReplay     = pulsar("subscription_in_replay", "Entries read that wait to be sent.", pulsarSubscription)
-	pOutMessages   = pulsar("out_messages_total", "Messages to consumers, redelivered ones each time.", pulsarSubscription)
-	pOutBytes      = pulsar("out_bytes_total", "Bytes to consumers.", pulsarSubscription)
-
-	pBrokerTopics      = pulsar("broker_topics_count", "Topics.", pulsarCluster)
-	pBrokerSubs        = pulsar("broker_subscriptions_count", "Subscriptions.", pulsarCluster)
-	pBrokerProducers   = pulsar("broker_producers_count", "Connected producers.", pulsarCluster)
-	pBrokerConsumers   = pulsar("broker_consumers_count", "Connected consumers.", pulsarCluster)
-	pBrokerRateIn      = pulsar("broker_rate_in", "Messages a second from producers.", pulsarCluster)
-	pBrokerRateOut     = pulsar("broker_rate_out", "Messages a second to consumers.", pulsarCluster)
-	pBrokerThroughIn   = pulsar("broker_throughput_in", "Bytes a second from producers.", pulsarCluster)
-	pBrokerThroughOut  = pulsar("broker_throughput_out", "Bytes a second to consumers.", pulsarCluster)
-	pBrokerStorage     = pulsar("broker_storage_size", "Bytes of entries kept.", pulsarCluster)
-	pBrokerBacklog     = pulsar("broker_msg_backlog", "Entries not acknowledged, over all subscriptions.", pulsarCluster)
-	pConnections       = pulsar("active_connections", "Open client connections.", pulsarCluster)
-	pConnectionsOpened = pulsar("connection_created_total_count", "Connections accepted.", pulsarCluster)
-	pThrottledConns    = pulsar("broker_throttled_connections", "Connections not read because of their own sends without a receipt.", pulsarCluster)
-	pThrottledGlobal   = pulsar("broker_throttled_connections_global_limit", "Connections not read because of the bytes in flight of all.", pulsarCluster)
+const (
+	counterType = "counter"
+	gaugeType   = "gauge"
 )
 
-func describePulsar(ch chan<- *prometheus.Desc) {
-	for _, d := range pulsarDescs {
-		ch <- d
-	}
+// family is a metric of every topic, or of every subscription.
+type family[T any] struct {
+	name, kind, help string
+	value            func(*T) float64
 }
 
-// pulsarSeries adds topics up, and sends the series of those within the limit.
-type pulsarSeries struct {
-	cluster    string
-	quota      int64
-	topicsLeft int
-	subsLeft   int
-	namespaces map[string]int64 // topics
-
-	topics, subs, producers, consumers, storage, backlog int64
-	rates                                                counts
+var topicFamilies = []family[topicFigures]{
+	{"pulsar_rate_in", gaugeType, "Messages a second from producers.", func(f *topicFigures) float64 { return f.rates.in }},
+	{"pulsar_rate_out", gaugeType, "Messages a second to consumers.", func(f *topicFigures) float64 { return f.rates.out }},
+	{"pulsar_throughput_in", gaugeType, "Bytes a second from producers.", func(f *topicFigures) float64 { return f.rates.inBytes }},
+	{"pulsar_throughput_out", gaugeType, "Bytes a second to consumers.", func(f *topicFigures) float64 { return f.rates.outBytes }},
+	{"pulsar_in_messages_total", counterType, "Messages from producers.", func(f *topicFigures) float64 { return f.counts.in }},
+	{"pulsar_in_bytes_total", counterType, "Bytes from producers.", func(f *topicFigures) float64 { return f.counts.inBytes }},
+	{"pulsar_average_msg_size", gaugeType, "Bytes of a message, on average.", func(f *topicFigures) float64 { return f.counts.inBytes / max(f.counts.in, 1) }},
+	{"pulsar_msg_backlog", gaugeType, "Entries not acknowledged, over the topic's subscriptions.", func(f *topicFigures) float64 { return float64(f.allBacklogs) }},
+	{"pulsar_storage_size", gaugeType, "Bytes of entries kept.", func(f *topicFigures) float64 { return float64(f.storage) }},
+	{"pulsar_storage_backlog_size", gaugeType, "Bytes kept for the slowest subscription, an estimate.", func(f *topicFigures) float64 { return float64(f.backlog * f.perItem) }},
+	{"pulsar_producers_count", gaugeType, "Connected producers.", func(f *topicFigures) float64 { return float64(f.producers) }},
+	{"pulsar_consumers_count", gaugeType, "Connected consumers.", func(f *topicFigures) float64 { return float64(f.consumers) }},
+	{"pulsar_subscriptions_count", gaugeType, "Subscriptions.", func(f *topicFigures) float64 { return float64(len(f.subs)) }},
 }
 
-func newPulsarSeries(c *Config) *pulsarSeries {
-	most := max(c.MetricsTopics, 0)
-	return &pulsarSeries{cluster: c.ClusterName, quota: c.BacklogQuotaBytes, topicsLeft: most, subsLeft: most * subscriptionsPerTopic, namespaces: map[string]int64{}}
-}
-
-// topic takes one topic in; those within the limit get series of their own.
-func (p *pulsarSeries) topic(e emitter, f *topicFigures) {
-	t := f.topic
-	var consumers, backlog int64
-	for i := range f.subs {
-		consumers += int64(f.subs[i].Consumers)
-		backlog += f.subs[i].Backlog
-	}
-	p.namespaces[t.namespace]++
-	p.topics++
-	p.subs += int64(len(f.subs))
-	p.producers += int64(f.producers)
-	p.consumers += consumers
-	p.storage += f.storage
-	p.backlog += backlog
-	p.rates.add(f.rates)
-	if p.topicsLeft == 0 {
-		return
-	}
-	p.topicsLeft--
-	labels := []string{p.cluster, label(t.namespace), label(t.name)}
-	e.gauged(pRateIn, f.rates.in, labels...)
-	e.gauged(pRateOut, f.rates.out, labels...)
-	e.gauged(pThroughputIn, f.rates.inBytes, labels...)
-	e.gauged(pThroughputOut, f.rates.outBytes, labels...)
-	e.counted(pInMessages, f.counts.in, labels...)
-	e.counted(pInBytes, f.counts.inBytes, labels...)
-	e.gauged(pAverageSize, f.counts.inBytes/max(f.counts.in, 1), labels...)
-	e.gauge(pBacklog, backlog, labels...)
-	e.gauge(pStorage, f.storage, labels...)
-	e.gauge(pBacklogSize, f.backlog*f.perItem, labels...)
-	e.gauge(pQuotaLimit, p.quota, labels...)
-	e.gauge(pProducers, int64(f.producers), labels...)
-	e.gauge(pConsumers, consumers, labels...)
-	e.gauge(pSubscriptions, int64(len(f.subs)), labels...)
-	for i := range f.subs {
-		if p.subsLeft == 0 {
-			return
+var subscriptionFamilies = []family[subscriptionFigures]{
+	{"pulsar_subscription_back_log", gaugeType, "Entries not acknowledged.", func(s *subscriptionFigures) float64 { return float64(s.Backlog) }},
+	{"pulsar_subscription_unacked_messages", gaugeType, "Messages sent and not acknowledged.", func(s *subscriptionFigures) float64 { return float64(s.Unacked) }},
+	{"pulsar_subscription_blocked_on_unacked_messages", gaugeType, "1 while the limit of unacknowledged messages stops it.", func(s *subscriptionFigures) float64 {
+		if s.Blocked {
+			return 1
 		}
-		p.subsLeft--
-		subscriptionSeries(e, &f.subs[i], append(labels[:len(labels):len(labels)], label(f.subs[i].name)))
-	}
+		return 0
+	}},
+	{"pulsar_subscription_msg_rate_out", gaugeType, "Messages a second to consumers.", func(s *subscriptionFigures) float64 { return s.rates.out }},
+	{"pulsar_subscription_msg_throughput_out", gaugeType, "Bytes a second to consumers.", func(s *subscriptionFigures) float64 { return s.rates.outBytes }},
+	{"pulsar_subscription_msg_rate_redeliver", gaugeType, "Entries a second sent again.", func(s *subscriptionFigures) float64 { return s.rates.redelivered }},
+	{"pulsar_subscription_msg_ack_rate", gaugeType, "Messages a second acknowledged.", func(s *subscriptionFigures) float64 { return s.rates.acked }},
+	{"pulsar_subscription_consumers_count", gaugeType, "Connected consumers.", func(s *subscriptionFigures) float64 { return float64(s.Consumers) }},
+	{"pulsar_subscription_in_replay", gaugeType, "Entries read that wait to be sent.", func(s *subscriptionFigures) float64 { return float64(s.Replay) }},
+	{"pulsar_subscription_available_permits", gaugeType, "Messages that consumers may still be sent.", func(s *subscriptionFigures) float64 { return float64(s.Permits) }},
+	{"pulsar_out_messages_total", counterType, "Messages to consumers, redelivered ones each time.", func(s *subscriptionFigures) float64 { return s.counts.out }},
+	{"pulsar_out_bytes_total", counterType, "Bytes to consumers.", func(s *subscriptionFigures) float64 { return s.counts.outBytes }},
 }
 
-// label returns a client's name for something as a label, which must be valid
-// UTF-8.
+// labelEscapes are those of label values in the text format.
+var labelEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+
+// label returns a client's name for something as a label value, which must be
+// valid UTF-8.
 func label(name string) string {
 	if utf8.ValidString(name) {
 		return name
@@ -148,41 +77,139 @@ func label(name string) string {
 	return strconv.QuoteToASCII(name)
 }
 
-func subscriptionSeries(e emitter, s *subscriptionFigures, labels []string) {
-	blocked := int64(0)
-	if s.Blocked {
-		blocked = 1
+func escapedLabel(name string) string { return labelEscapes.Replace(label(name)) }
+
+// appendTopicSeries appends the series of topics and subscriptions, of no more
+// than most topics.
+func appendTopicSeries(dst []byte, cluster string, most int, topics []topicFigures) []byte {
+	topics = topics[:min(max(most, 0), len(topics))]
+	subsLeft := len(topics) * subscriptionsPerTopic
+	labels := make([]string, len(topics))
+	var subs []*subscriptionFigures
+	var subLabels []string
+	for i := range topics {
+		f := &topics[i]
+		common := `{cluster="` + escapedLabel(cluster) + `",namespace="` + escapedLabel(f.topic.namespace) + `",`
+		topic := `topic="` + escapedLabel(f.topic.name) + `"} `
+		labels[i] = common + topic
+		for j := range f.subs[:min(subsLeft, len(f.subs))] {
+			subs = append(subs, &f.subs[j])
+			subLabels = append(subLabels, common+`subscription="`+escapedLabel(f.subs[j].name)+`",`+topic)
+			subsLeft--
+		}
 	}
-	e.gauge(pSubBacklog, s.Backlog, labels...)
-	e.gauge(pSubUnacked, s.Unacked, labels...)
-	e.gauge(pSubBlocked, blocked, labels...)
-	e.gauged(pSubRateOut, s.rates.out, labels...)
-	e.gauged(pSubThroughput, s.rates.outBytes, labels...)
-	e.gauged(pSubRedeliver, s.rates.redelivered, labels...)
-	e.gauged(pSubAckRate, s.rates.acked, labels...)
-	e.gauge(pSubConsumers, int64(s.Consumers), labels...)
-	e.gauge(pSubReplay, int64(s.Replay), labels...)
-	e.counted(pOutMessages, s.counts.out, labels...)
-	e.counted(pOutBytes, s.counts.outBytes, labels...)
+	for i := range topicFamilies {
+		m := &topicFamilies[i]
+		dst = appendHead(dst, m.name, m.kind, m.help, len(topics))
+		for j := range topics {
+			dst = appendSample(dst, m.name, labels[j], m.value(&topics[j]))
+		}
+	}
+	for i := range subscriptionFamilies {
+		m := &subscriptionFamilies[i]
+		dst = appendHead(dst, m.name, m.kind, m.help, len(subs))
+		for j, s := range subs {
+			dst = appendSample(dst, m.name, subLabels[j], m.value(s))
+		}
+	}
+	return dst
 }
 
-// sums sends what is of all topics, whether or not they have series.
-func (p *pulsarSeries) sums(e emitter, s *Server) {
-	for namespace, n := range p.namespaces {
-		e.gauge(pTopics, n, p.cluster, label(namespace))
+func appendHead(dst []byte, name, kind, help string, series int) []byte {
+	if series == 0 {
+		return dst
 	}
-	e.gauge(pBrokerTopics, p.topics, p.cluster)
-	e.gauge(pBrokerSubs, p.subs, p.cluster)
-	e.gauge(pBrokerProducers, p.producers, p.cluster)
-	e.gauge(pBrokerConsumers, p.consumers, p.cluster)
-	e.gauged(pBrokerRateIn, p.rates.in, p.cluster)
-	e.gauged(pBrokerRateOut, p.rates.out, p.cluster)
-	e.gauged(pBrokerThroughIn, p.rates.inBytes, p.cluster)
-	e.gauged(pBrokerThroughOut, p.rates.outBytes, p.cluster)
-	e.gauge(pBrokerStorage, p.storage, p.cluster)
-	e.gauge(pBrokerBacklog, p.backlog, p.cluster)
-	e.gauge(pConnections, int64(len(s.connections())), p.cluster)
-	e.count(pConnectionsOpened, s.nextConn.Load(), p.cluster)
-	e.gauge(pThrottledConns, s.throttled[throttlePending].now.Load(), p.cluster)
-	e.gauge(pThrottledGlobal, s.throttled[throttleBytes].now.Load(), p.cluster)
+	dst = append(append(append(dst, "# HELP "...), name...), ' ')
+	dst = append(append(append(dst, help...), "\n# TYPE "...), name...)
+	return append(append(append(dst, ' '), kind...), '\n')
+}
+
+func appendSample(dst []byte, name, labels string, v float64) []byte {
+	dst = append(append(dst, name...), labels...)
+	return append(strconv.AppendFloat(dst, v, 'g', -1, 64), '\n')
+}
+
+var pulsarDescs []*prometheus.Desc
+
+func pulsar(name, help string, labels ...string) *prometheus.Desc {
+	d := prometheus.NewDesc("pulsar_"+name, help, append([]string{"cluster"}, labels...), nil)
+	pulsarDescs = append(pulsarDescs, d)
+	return d
+}
+
+var (
+	pTopics            = pulsar("topics_count", "Topics of the namespace.", "namespace")
+	pBrokerTopics      = pulsar("broker_topics_count", "Topics.")
+	pBrokerSubs        = pulsar("broker_subscriptions_count", "Subscriptions.")
+	pBrokerProducers   = pulsar("broker_producers_count", "Connected producers.")
+	pBrokerConsumers   = pulsar("broker_consumers_count", "Connected consumers.")
+	pBrokerRateIn      = pulsar("broker_rate_in", "Messages a second from producers.")
+	pBrokerRateOut     = pulsar("broker_rate_out", "Messages a second to consumers.")
+	pBrokerThroughIn   = pulsar("broker_throughput_in", "Bytes a second from producers.")
+	pBrokerThroughOut  = pulsar("broker_throughput_out", "Bytes a second to consumers.")
+	pBrokerStorage     = pulsar("broker_storage_size", "Bytes of entries kept.")
+	pBrokerBacklog     = pulsar("broker_msg_backlog", "Entries not acknowledged, over all subscriptions.")
+	pConnections       = pulsar("active_connections", "Open client connections.")
+	pConnectionsOpened = pulsar("connection_created_total_count", "Connections accepted.")
+	pThrottledConns    = pulsar("broker_throttled_connections", "Connections not read because of their own sends without a receipt.")
+	pThrottledGlobal   = pulsar("broker_throttled_connections_global_limit", "Connections not read because of the bytes in flight of all.")
+)
+
+// sums are of all topics, whether or not they have series.
+type sums struct {
+	namespaces map[string]int64 // topics
+
+	topics, subs, producers, consumers, storage, backlog int64
+	replay, permits, unacked                             int64
+	rates                                                counts
+}
+
+func sumUp(topics []topicFigures) sums {
+	u := sums{namespaces: map[string]int64{}, topics: int64(len(topics))}
+	for i := range topics {
+		f := &topics[i]
+		u.namespaces[f.topic.namespace]++
+		u.subs += int64(len(f.subs))
+		u.producers += int64(f.producers)
+		u.consumers += f.consumers
+		u.storage += f.storage
+		u.backlog += f.allBacklogs
+		u.rates.add(f.rates)
+		for j := range f.subs {
+			s := &f.subs[j]
+			u.replay, u.permits, u.unacked = u.replay+int64(s.Replay), u.permits+s.Permits, u.unacked+s.Unacked
+		}
+	}
+	return u
+}
+
+func (u *sums) emit(e emitter, s *Server) {
+	cluster := s.cfg.ClusterName
+	for namespace, n := range u.namespaces {
+		e.gauge(pTopics, n, cluster, label(namespace))
+	}
+	e.gauge(pBrokerTopics, u.topics, cluster)
+	e.gauge(pBrokerSubs, u.subs, cluster)
+	e.gauge(pBrokerProducers, u.producers, cluster)
+	e.gauge(pBrokerConsumers, u.consumers, cluster)
+	e.gauged(pBrokerRateIn, u.rates.in, cluster)
+	e.gauged(pBrokerRateOut, u.rates.out, cluster)
+	e.gauged(pBrokerThroughIn, u.rates.inBytes, cluster)
+	e.gauged(pBrokerThroughOut, u.rates.outBytes, cluster)
+	e.gauge(pBrokerStorage, u.storage, cluster)
+	e.gauge(pBrokerBacklog, u.backlog, cluster)
+	e.count(pConnectionsOpened, s.nextConn.Load(), cluster)
+	e.gauge(pThrottledConns, s.throttled[throttlePending].now.Load(), cluster)
+	e.gauge(pThrottledGlobal, s.throttled[throttleBytes].now.Load(), cluster)
+	conns := int64(len(s.connections()))
+	e.gauge(pConnections, conns, cluster)
+	e.gauge(descConns, conns)
+	e.gauge(descTopics, u.topics)
+	e.gauge(descSubs, u.subs)
+	e.gauge(descConsumers, u.consumers)
+	e.gauge(descBacklog, u.backlog)
+	e.gauge(descReplay, u.replay)
+	e.gauge(descPermits, u.permits)
+	e.gauge(descUnacked, u.unacked)
+	e.gauge(descStored, u.storage)
 }

@@ -69,6 +69,8 @@ type topicFigures struct {
 	storage       int64 // bytes
 	perItem       int64 // bytes of an entry, on average
 	backlog       int64 // entries of the slowest subscription
+	allBacklogs   int64 // entries, over the subscriptions
+	consumers     int64
 	subs          []subscriptionFigures
 	counts, rates counts
 }
@@ -99,6 +101,8 @@ func (t *topic) figures(now int64) topicFigures {
 		s.rates = s.sub.meter.read(now, s.counts)
 		f.counts.add(s.counts)
 		f.backlog = max(f.backlog, s.Backlog)
+		f.allBacklogs += s.Backlog
+		f.consumers += int64(s.Consumers)
 	}
 	f.rates = t.meter.read(now, f.counts)
 	return f
