@@ -16,38 +16,40 @@ type Cache struct {
 	by    map[cacheKey]*list.Element
 }
 
-// cacheKey is a block's place. A segment's blocks never change once they can be
-// read, and a reopened log has other segments.
+// cacheKey is a run's place. A segment's blocks never change once they can be
+// read, though there may be more of them, and a reopened log has other segments.
 type cacheKey struct {
 	seg *segmentFile
-	at  uint32
+	at  uint32 // of its first block, less the last runBits
 }
 
 type cached struct {
-	key     cacheKey
-	entries []Entry
-	bytes   int64
+	key cacheKey
+	run
 }
+
+// held is about the memory it takes.
+func (c *cached) held() int64 { return c.bytes + 64*int64(len(c.entries)) }
 
 // NewCache returns a cache of at most limit bytes. A block that is larger is
 // kept nevertheless while it is the most recent: readers take it in parts.
 func NewCache(limit int64) *Cache { return &Cache{limit: limit} }
 
-func (c *Cache) get(k cacheKey) []Entry {
+func (c *Cache) get(k cacheKey) run {
 	if c == nil {
-		return nil
+		return run{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	el := c.by[k]
 	if el == nil {
-		return nil
+		return run{}
 	}
 	c.order.MoveToFront(el)
-	return el.Value.(*cached).entries
+	return el.Value.(*cached).run
 }
 
-func (c *Cache) put(k cacheKey, entries []Entry, bytes int64) {
+func (c *Cache) put(k cacheKey, r run) {
 	if c == nil || c.limit <= 0 {
 		return
 	}
@@ -56,11 +58,15 @@ func (c *Cache) put(k cacheKey, entries []Entry, bytes int64) {
 	if c.by == nil {
 		c.by = map[cacheKey]*list.Element{}
 	}
-	if c.by[k] != nil {
-		return
+	if el := c.by[k]; el != nil {
+		if len(el.Value.(*cached).entries) >= len(r.entries) {
+			return
+		}
+		c.drop(el) // the end of the log has moved
 	}
-	c.by[k] = c.order.PushFront(&cached{k, entries, bytes})
-	c.bytes += bytes
+	v := &cached{k, r}
+	c.by[k] = c.order.PushFront(v)
+	c.bytes += v.held()
 	for c.bytes > c.limit && c.order.Len() > 1 {
 		c.drop(c.order.Back())
 	}
@@ -85,5 +91,5 @@ func (c *Cache) forget(gone func(*segmentFile) bool) {
 func (c *Cache) drop(el *list.Element) {
 	v := c.order.Remove(el).(*cached)
 	delete(c.by, v.key)
-	c.bytes -= v.bytes
+	c.bytes -= v.held()
 }

@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
 const (
-	writerEnv = "CONTENTION_STORAGE_TEST_WRITER" // mode:directory, for the child
+	writerEnv = "CONTENTION_STORAGE_TEST_WRITER" // mode or "meta", and directory, for the child
 	roundsEnv = "CONTENTION_STORAGE_KILLS"       // rounds in each mode
 )
 
@@ -24,6 +25,9 @@ const (
 // entry is.
 func runWriter(spec string) int {
 	mode, dir, _ := strings.Cut(spec, ":")
+	if mode == "meta" {
+		return runMetaWriter(dir)
+	}
 	l, err := OpenLog(dir, LogOptions{Sync: Sync(mode), SyncInterval: 5 * time.Millisecond, SegmentBytes: 200_000, Logger: quiet()})
 	if err != nil {
 		fmt.Println(err)
@@ -46,6 +50,22 @@ func runWriter(spec string) int {
 		}
 		fmt.Println(l.Next())
 	}
+}
+
+// runMetaWriter writes topics and cursors and kills itself.
+func runMetaWriter(dir string) int {
+	m, err := OpenMeta(dir, SyncNever)
+	for i := 0; i < 5 && err == nil; i++ {
+		var a Topic
+		if a, _, err = m.CreateTopic(fmt.Sprint("topic", i)); err == nil {
+			err = m.PutCursors([]LedgerCursor{{a.Ledger, Cursor{Name: "s", MarkDelete: int64(i)}}})
+		}
+	}
+	if err == nil {
+		err = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	fmt.Println(err)
+	return 1
 }
 
 // A process that is killed at a random moment loses nothing that Append took, in

@@ -50,15 +50,19 @@ func OpenMeta(dir string, sync Sync) (*Meta, error) {
 		return nil, fmt.Errorf("opening the data directory: %w", err)
 	}
 	path := filepath.Join(dir, metaFile)
-	db, err := bolt.Open(path, 0o640, &bolt.Options{
-		Timeout: time.Millisecond, FreelistType: bolt.FreelistMapType, NoSync: sync == SyncNever, NoGrowSync: sync == SyncNever})
+	var db *bolt.DB
+	err := guarded(func() (err error) {
+		db, err = bolt.Open(path, 0o640, &bolt.Options{
+			Timeout: time.Millisecond, FreelistType: bolt.FreelistMapType, NoSync: sync == SyncNever, NoGrowSync: sync == SyncNever})
+		return err
+	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("data directory %s is in use by another broker (%s): stop that one or give this one another directory", dir, owner(dir))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
-	if err := prepare(db); err != nil {
+	if err := guarded(func() error { return prepare(db) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", path, err), db.Close())
 	}
 	who := fmt.Sprintf("process %d, since %s", os.Getpid(), time.Now().UTC().Format(time.RFC3339))
@@ -76,16 +80,21 @@ func owner(dir string) string {
 	return strings.ToValidUTF8(string(b), "?")
 }
 
-// prepare checks a file and makes what is missing. A damaged file makes the
-// library panic, or fault where it has been cut short.
-func prepare(db *bolt.DB) (err error) {
+// guarded runs f: a damaged file makes the library panic, or fault where it has
+// been cut short.
+func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the file is damaged: %v", p)
 		}
 	}()
-	err = db.View(func(tx *bolt.Tx) error {
+	return f()
+}
+
+// prepare checks a file and makes what is missing.
+func prepare(db *bolt.DB) error {
+	err := db.View(func(tx *bolt.Tx) error {
 		var first error
 		for e := range tx.Check() {
 			if first == nil {

@@ -13,99 +13,145 @@ import (
 // Read appends to into up to most entries and about maxBytes bytes (0 = no limit
 // for either) of them, beginning with entry from or, where that has been
 // trimmed, with the first one stored. There is at least one if from is before
-// Next. Their data are valid for as long as anything refers to them, and keep
-// the block they are in in memory.
+// Next. Their data are valid for as long as anything refers to them.
 //
 // The error is a *CorruptError where the next entry cannot be read; Read goes on
 // from its Next.
 func (l *Log) Read(from int64, most int, maxBytes int64, into []Entry) ([]Entry, error) {
-	left := noLimit(int64(most))
-	room := noLimit(maxBytes)
+	left, room := noLimit(int64(most)), noLimit(maxBytes)
 	got := len(into)
 	for left > 0 {
-		block, err := l.blockOf(from)
+		r, err := l.runOf(from)
 		if err != nil {
 			if len(into) > got {
 				return into, nil // the next call meets it
 			}
 			return into, fmt.Errorf("reading entry %d of the log %s: %w", from, l.dir, err)
 		}
-		if len(block) == 0 {
+		if len(r.entries) == 0 {
 			return into, nil
 		}
-		from = max(from, block[0].ID)
-		for _, e := range block[from-block[0].ID:] {
-			if left == 0 || (len(into) > got && room < int64(len(e.Data))) {
-				return into, nil
+		from = max(from, r.entries[0].ID)
+		start, taken, full := len(into), int64(0), false
+		for _, e := range r.entries[from-r.entries[0].ID:] {
+			if full = left == 0 || (len(into) > got && room < int64(len(e.Data))); full {
+				break
 			}
 			into = append(into, e)
 			left--
 			room -= int64(len(e.Data))
+			taken += int64(len(e.Data))
 			from++
+		}
+		if taken < r.bytes/4 {
+			copyData(into[start:], taken)
+		}
+		if full {
+			break
 		}
 	}
 	return into, nil
 }
 
-// blockOf returns the entries of the block that holds entry from, or the first
-// block if from has been trimmed; none at the end of the log.
-func (l *Log) blockOf(from int64) ([]Entry, error) {
+// copyData gives entries, a small part of what was read for them, memory of their
+// own, lest they keep the rest.
+func copyData(entries []Entry, bytes int64) {
+	b := make([]byte, 0, bytes)
+	for i := range entries {
+		n := len(b)
+		b = append(b, entries[i].Data...)
+		entries[i].Data = b[n:len(b):len(b)]
+	}
+}
+
+// run is the entries of blocks that were read together, one after the other;
+// bytes of the file hold their data.
+type run struct {
+	entries []Entry
+	bytes   int64
+}
+
+// holds tells whether entry id is in the run.
+func (r run) holds(id int64) bool {
+	return len(r.entries) > 0 && id >= r.entries[0].ID && id-r.entries[0].ID < int64(len(r.entries))
+}
+
+// runBits: blocks that begin in the same 128 KiB of a file are read together.
+const runBits = 17
+
+// runOf returns a run that holds entry from, or the first one if from has been
+// trimmed; none at the end of the log.
+func (l *Log) runOf(from int64) (run, error) {
 	for range 100 { // files may be closed while they are read
 		p, err := l.locate(from)
 		if err != nil || p.seg == nil {
-			return nil, err
+			return run{}, err
 		}
 		if p.f == nil {
 			if err := l.load(p.seg); err != nil {
-				return nil, err
+				return run{}, err
 			}
 			continue
 		}
-		if entries := l.cache.get(p.key()); entries != nil {
-			return entries, nil
+		if p.cached.entries != nil {
+			return p.cached, nil
 		}
-		entries, bytes, err := p.read()
+		r, err := p.read(p.blocks)
+		if errors.Is(err, errBlock) { // others may be right
+			i := slices.Index(p.blocks, p.block)
+			r, err = p.read(p.blocks[i : i+1])
+		} else if err == nil {
+			l.cache.put(p.key, r)
+		}
 		switch {
+		case err == nil:
+			return r, nil
 		case errors.Is(err, os.ErrClosed):
-			continue
 		case errors.Is(err, errBlock):
-			return nil, fmt.Errorf("%w (%w)", l.corrupt(p), err)
-		case err != nil:
-			return nil, fmt.Errorf("%s at byte %d: %w", p.seg.path, p.ref.at, err)
+			return run{}, fmt.Errorf("%w (%w)", l.corrupt(p), err)
+		default:
+			return run{}, fmt.Errorf("%s at byte %d: %w", p.seg.path, p.block.at, err)
 		}
-		l.cache.put(p.key(), entries, bytes)
-		return entries, nil
 	}
-	return nil, errors.New("its file is closed again and again")
+	return run{}, errors.New("its file is closed again and again")
 }
 
-// place is where a block is.
+// place is where an entry is.
 type place struct {
-	seg *segmentFile // nil = the end of the log
-	f   file         // nil = the segment has to be loaded
-	ref blockRef
+	seg    *segmentFile // nil = the end of the log
+	f      file         // nil = the segment has to be loaded
+	key    cacheKey
+	cached run
+	block  blockRef   // that holds it
+	blocks []blockRef // to be read together; nil = cached
 }
 
-func (p place) key() cacheKey { return cacheKey{p.seg, p.ref.at} }
-
-// read returns the entries of the block and about what they take in memory.
-func (p place) read() ([]Entry, int64, error) {
-	b := make([]byte, p.ref.length)
-	if _, err := p.f.ReadAt(b, int64(p.ref.at)); err != nil && !errors.Is(err, io.EOF) {
-		return nil, 0, err
+// read returns the entries of blocks that follow each other.
+func (p place) read(blocks []blockRef) (run, error) {
+	at, last := blocks[0].at, blocks[len(blocks)-1]
+	b := make([]byte, last.at+last.length-at)
+	if _, err := p.f.ReadAt(b, int64(at)); err != nil && !errors.Is(err, io.EOF) {
+		return run{}, err
 	}
-	h, err := parseHeader(b)
-	if err != nil {
-		return nil, 0, err
+	n := int(last.first-blocks[0].first) + 1
+	if h, err := parseHeader(b[last.at-at:]); err == nil {
+		n += int(h.count)
 	}
-	entries, err := decodeBlock(b, make([]Entry, 0, min(int(h.count), len(b)/minEntryBytes)))
-	if err == nil && h.first != p.seg.first+int64(p.ref.first) {
-		err = fmt.Errorf("%w: it begins with entry %d", errBlock, h.first)
+	entries := make([]Entry, 0, min(n, len(b)/minEntryBytes))
+	for _, ref := range blocks {
+		n := len(entries)
+		var err error
+		if entries, err = decodeBlock(b[ref.at-at:][:ref.length:ref.length], entries); err != nil {
+			return run{}, err
+		}
+		if first := p.seg.first + int64(ref.first); entries[n].ID != first {
+			return run{}, fmt.Errorf("%w: it begins with entry %d instead of %d", errBlock, entries[n].ID, first)
+		}
 	}
-	return entries, int64(len(b)) + int64(len(entries))*64, err
+	return run{entries, int64(len(b))}, nil
 }
 
-// locate finds the block with entry from.
+// locate finds entry from.
 func (l *Log) locate(from int64) (place, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,10 +175,24 @@ func (l *Log) locate(from int64) (place, error) {
 			return place{}, d
 		}
 	}
-	if k, ok := s.find(from); ok {
-		return place{s, s.f, s.blocks[k]}, nil
+	k, ok := s.find(from)
+	if !ok {
+		return place{}, &CorruptError{File: s.path, Offset: s.end, First: from, Next: l.endOf(s)}
 	}
-	return place{}, &CorruptError{File: s.path, Offset: s.end, First: from, Next: l.endOf(s)}
+	p := place{seg: s, f: s.f, block: s.blocks[k], key: cacheKey{s, s.blocks[k].at >> runBits}}
+	if r := l.cache.get(p.key); r.holds(from) {
+		p.cached = r
+		return p, nil
+	}
+	lo, hi := k, k+1
+	for len(s.damage) == 0 && lo > 0 && s.blocks[lo-1].at>>runBits == p.key.at {
+		lo--
+	}
+	for len(s.damage) == 0 && hi < len(s.blocks) && s.blocks[hi].at>>runBits == p.key.at {
+		hi++
+	}
+	p.blocks = slices.Clone(s.blocks[lo:hi])
+	return p, nil
 }
 
 // endOf is the entry after a segment; l.mu is held.
@@ -201,7 +261,7 @@ func (l *Log) has(s *segmentFile) bool {
 func (l *Log) corrupt(p place) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := &CorruptError{File: p.seg.path, Offset: int64(p.ref.at), First: p.seg.first + int64(p.ref.first), Next: l.endOf(p.seg)}
+	e := &CorruptError{File: p.seg.path, Offset: int64(p.block.at), First: p.seg.first + int64(p.block.first), Next: l.endOf(p.seg)}
 	if i, ok := p.seg.find(e.First); ok && i+1 < len(p.seg.blocks) {
 		e.Next = p.seg.first + int64(p.seg.blocks[i+1].first)
 	}
