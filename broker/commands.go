@@ -43,6 +43,7 @@ func (c *conn) handle(f *wire.Frame, m *wire.Command) error {
 		c.respond((&wire.Pong{}).AppendFrame(nil))
 		return nil
 	case wire.TypePong:
+		c.ponged()
 		return nil
 	case wire.TypeRedeliver:
 		return c.redeliver(&m.Redeliver)
@@ -59,6 +60,7 @@ func (c *conn) handleRequest(m *wire.Command) error {
 		id, err = m.Producer.RequestID, c.openProducer(&m.Producer)
 	case wire.TypeSubscribe:
 		id, err = m.Subscribe.RequestID, c.subscribe(&m.Subscribe)
+		err = c.subscribeAgain(&m.Subscribe, err)
 	case wire.TypeCloseProducer:
 		c.closeProducer(m.Close.ID)
 		id = m.Close.RequestID
@@ -87,10 +89,14 @@ func (c *conn) handleRequest(m *wire.Command) error {
 		return errFromServer
 	}
 	if err != nil {
-		e := wire.Error{RequestID: id, Code: codeOf(err), Message: err.Error()}
-		c.respond(e.AppendFrame(nil))
+		c.refuseRequest(id, err)
 	}
 	return nil
+}
+
+func (c *conn) refuseRequest(id uint64, err error) {
+	e := wire.Error{RequestID: id, Code: codeOf(err), Message: err.Error()}
+	c.respond(e.AppendFrame(nil))
 }
 
 func (c *conn) succeed(request uint64) {
@@ -115,7 +121,10 @@ func (c *conn) send(f *wire.Frame, m *wire.Send) error {
 	}
 	p := c.producers[m.ProducerID]
 	if p == nil {
-		return c.sendError(m, wire.ErrorUnknown, fmt.Sprintf("producer %d is not open on this connection", m.ProducerID))
+		// The client sends it again when it has opened the producer, and may
+		// have sent what comes after it already: only a new connection brings
+		// all of it in order.
+		return fmt.Errorf("producer %d is not open", m.ProducerID)
 	}
 	switch p.state.Load() {
 	case producerWaiting:

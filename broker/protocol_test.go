@@ -128,9 +128,8 @@ func TestSendErrors(t *testing.T) {
 		t.Errorf("bad checksum: %+v", e)
 	}
 	c.send(99, 8, "k", []byte("x"))
-	if e := c.expect(wire.TypeSendError).SendError; e.ProducerID != 99 || e.SequenceID != 8 {
-		t.Errorf("unknown producer: %+v", e)
-	}
+	c.send(1, 8, "k", []byte("x"))
+	c.expectClosed() // the second must not be stored: the client sends both again
 	if s.published.Load() != 0 {
 		t.Error("something was published")
 	}
@@ -240,20 +239,38 @@ func TestConsumerLifeCycle(t *testing.T) {
 	}
 }
 
-func TestExclusiveIsBusy(t *testing.T) {
+func TestExclusiveIsBusyWhileItsClientAnswers(t *testing.T) {
 	s := startServer(t, nil)
 	a, b := dial(t, s), dial(t, s)
 	a.subscribe("t", "sub", 1, wire.Exclusive, 0)
-	b.write((&wire.Subscribe{Topic: "t", Subscription: "sub", ConsumerID: 1, RequestID: 3}).AppendFrame(nil))
-	if e := b.expect(wire.TypeError).Error; e.Code != wire.ErrorConsumerBusy {
+	want := func() {
+		b.write((&wire.Subscribe{Topic: "t", Subscription: "sub", ConsumerID: 1, RequestID: 3}).AppendFrame(nil))
+	}
+	want()
+	a.expect(wire.TypePing)
+	a.write((&wire.Pong{}).AppendFrame(nil))
+	if e := b.expect(wire.TypeError).Error; e.Code != wire.ErrorConsumerBusy || e.RequestID != 3 {
 		t.Fatalf("%+v", e)
 	}
+	// On the same connection it is busy without a question.
+	a.write((&wire.Subscribe{Topic: "t", Subscription: "sub", ConsumerID: 2, RequestID: 4}).AppendFrame(nil))
+	if e := a.expect(wire.TypeError).Error; e.Code != wire.ErrorConsumerBusy {
+		t.Fatalf("%+v", e)
+	}
+	// A client that comes back after its connection broke is not refused, even
+	// if the broker has not noticed yet.
 	a.nc.Close()
-	waitUntil(t, "the place is free", func() bool {
-		b.write((&wire.Subscribe{Topic: "t", Subscription: "sub", ConsumerID: 1, RequestID: 3}).AppendFrame(nil))
-		b.next()
-		return b.cmd.Type == wire.TypeSuccess
-	})
+	want()
+	b.expect(wire.TypeSuccess)
+}
+
+func TestExclusiveIsTakenFromASilentClient(t *testing.T) {
+	s := startServer(t, func(c *Config) { c.LivenessTimeout = 20 * time.Millisecond })
+	a, b := dial(t, s), dial(t, s)
+	a.subscribe("t", "sub", 1, wire.Exclusive, 0)
+	b.subscribe("t", "sub", 1, wire.Exclusive, 0)
+	a.expect(wire.TypePing)
+	a.expectClosed()
 }
 
 // A consumer's connection that dies loses nothing: what it had not acknowledged

@@ -121,7 +121,7 @@ func (c *conn) disconnectProducer(p *producer) {
 	if c.producers[p.id] != p || !c.waitForOwed(0) {
 		return
 	}
-	c.closeProducer(p.id)
+	p.topic.removeProducer(p) // the connection keeps it, to drop what is on its way
 	c.tell((&wire.Close{ID: p.id, RequestID: noRequest}).AppendProducerFrame(nil))
 }
 
