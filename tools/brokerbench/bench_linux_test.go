@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,11 @@ func TestSmoke(t *testing.T) {
 			args := append([]string{
 				"-contention", exe, "-pairs", "1", "-connections", "20", "-in-flight", "20", "-consumers", "4", "-window", "100",
 				"-backlog", "2000", "-warmup", "300ms", "-duration", "500ms", "-o", dir,
+				"-apart", "10", // so short a window on a busy machine need not be steady
 			}, more...)
+			if runtime.NumCPU() < 2 {
+				args = append(args, "-load-cpu", "-1")
+			}
 			if err := command(ctx, args); err != nil {
 				t.Fatal(err)
 			}
@@ -80,6 +85,7 @@ func TestRefusals(t *testing.T) {
 		"-size 1":                             "bytes",
 		"-profile":                            "-o",
 		"-nats-retention limits -nats-keep 1": "keeps 1",
+		"-apart 0":                            "apart",
 		"surplus":                             "surplus",
 	} {
 		if _, err := parse(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {

@@ -68,6 +68,7 @@ func parse(args []string) (*options, error) {
 	fs.StringVar(&b.Storage, "storage", "memory", "memory or disk, of both")
 	fs.DurationVar(&b.Job.Measure, "duration", 10*time.Second, "the measured window of a run")
 	fs.DurationVar(&b.Job.Warm, "warmup", 6*time.Second, "time under load before the window")
+	fs.Float64Var(&b.Job.Apart, "apart", 0.05, "how far apart publishes and deliveries of a window may be, as a share")
 	fs.DurationVar(&b.Job.Timeout, "timeout", 30*time.Second, "how long a server may take to connect all, and to make no progress")
 	fs.IntVar(&b.Job.Connections, "connections", 500, "publishing connections")
 	fs.IntVar(&b.Job.InFlight, "in-flight", 200, "messages of one connection without a receipt")

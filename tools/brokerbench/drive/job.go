@@ -31,6 +31,9 @@ type Job struct {
 
 	Warm    time.Duration // before the window; longer until publishes and deliveries are as many
 	Measure time.Duration // the window
+	// Apart is how far apart the publishes, deliveries and acknowledgements of
+	// the window may be, as a share of the least, for it to be a steady state.
+	Apart float64
 	// Timeout is how long the broker may take to connect everything, and to
 	// make no progress.
 	Timeout time.Duration
@@ -89,6 +92,7 @@ func (j *Job) Validate() error {
 	refuse(j.Backlog < j.Connections*j.InFlight, "a backlog of %d is less than the %d that may be in flight", j.Backlog, j.Connections*j.InFlight)
 	refuse(j.AckGroup < 1 || j.AckGroup > 1000, "%d acknowledgements in a group: use 1 to 1,000", j.AckGroup)
 	refuse(j.Measure <= 0 || j.Warm < 0 || j.Timeout <= 0, "times %v, %v and %v: the window and the timeout must be positive", j.Warm, j.Measure, j.Timeout)
+	refuse(!(j.Apart > 0), "deliveries may be %v apart from publishes: use a share above 0, such as 0.05", j.Apart)
 	refuse(j.Messages < 0, "%d messages: use 0 for no bound", j.Messages)
 	if j.Protocol == NATS {
 		s := &j.JetStream

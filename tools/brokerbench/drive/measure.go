@@ -97,7 +97,7 @@ func (r *run) settleIn(ctx context.Context) error {
 			return err
 		}
 		published, delivered = r.published.Load()-published, r.delivered.Load()-delivered
-		if apart := max(published, delivered) - min(published, delivered); float64(apart) <= maxDifference*float64(delivered) {
+		if apart := max(published, delivered) - min(published, delivered); float64(apart) <= r.job.Apart*float64(delivered) {
 			return nil
 		}
 	}

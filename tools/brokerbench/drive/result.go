@@ -59,10 +59,6 @@ type Latency struct {
 	Count int64   `json:"count"`
 }
 
-// maxDifference is how far apart publishes and deliveries of a window may be,
-// as a share, for it to count as a steady state.
-const maxDifference = 0.05
-
 // recorder is a histogram of microseconds up to ten minutes, and its lock.
 type recorder struct {
 	mu sync.Mutex

@@ -291,6 +291,6 @@ func (r *run) finish(res *Result) {
 		res.Disorder = -1
 	}
 	apart := max(res.Published, res.Delivered) - res.Complete
-	why(float64(apart) > maxDifference*float64(res.Complete), "not a steady state: %d published, %d delivered and %d acknowledged in the window", res.Published, res.Delivered, res.Acked)
+	why(float64(apart) > r.job.Apart*float64(res.Complete), "not a steady state: %d published, %d delivered and %d acknowledged in the window", res.Published, res.Delivered, res.Acked)
 	why(res.Complete == 0, "no message was completed in the window")
 }
