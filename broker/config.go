@@ -152,6 +152,9 @@ type Config struct {
 	// KeepAlive is how long a connection may be silent before it is pinged;
 	// after twice that it is closed. 0 = never.
 	KeepAlive time.Duration
+	// LivenessTimeout is how long a client has to answer when another one wants
+	// the exclusive subscription that it holds; then it is taken for dead.
+	LivenessTimeout time.Duration
 
 	// DefaultPartitions is the number of partitions of topics that clients
 	// create; 0 = not partitioned.
@@ -212,6 +215,7 @@ func DefaultConfig() Config {
 		MaxPublishBytesInFlight:   256 << 20,
 		WriteHighWater:            1 << 20,
 		KeepAlive:                 30 * time.Second,
+		LivenessTimeout:           5 * time.Second,
 		MetricsTopics:             1000,
 	}
 }

@@ -45,8 +45,10 @@ type conn struct {
 	flight    flight
 
 	control  control
-	draining atomic.Bool  // the broker shuts down
-	untold   atomic.Int64 // frames that nobody asked for, in out
+	pongs    []chan struct{} // closed at the next one; control.mu guards them
+	gone     chan struct{}   // closed when the connection is cleaned up
+	draining atomic.Bool     // the broker shuts down
+	untold   atomic.Int64    // frames that nobody asked for, in out
 
 	// queued is the bytes of messages in out; unwritable says that a consumer
 	// was refused because of it.
@@ -73,7 +75,7 @@ const maxUntold = 10_000
 
 func newConn(s *Server, id uint64, nc net.Conn) *conn {
 	return &conn{
-		server: s, id: id, net: nc, out: newOutbox(), done: make(chan struct{}), resume: make(chan struct{}, 1),
+		server: s, id: id, net: nc, out: newOutbox(), done: make(chan struct{}), gone: make(chan struct{}), resume: make(chan struct{}, 1),
 		producers: map[uint64]*producer{}, consumers: map[uint64]*consumer{}, sought: map[*subscription]struct{}{},
 	}
 }

@@ -229,6 +229,7 @@ func (s *Server) serve(c *conn) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
+	close(c.gone)
 }
 
 // keepAlive pings connections that are silent and closes those that stay so.

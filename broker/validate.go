@@ -91,6 +91,7 @@ func (c *Config) limitErrors() (errs []error) {
 		{"max publish bytes in flight", c.MaxPublishBytesInFlight, 0},
 		{"write high water", c.WriteHighWater, 1},
 		{"keep-alive", int64(c.KeepAlive), 0},
+		{"liveness timeout", int64(c.LivenessTimeout), 0},
 		{"sync interval", int64(c.SyncInterval), 0},
 		{"retention bytes", c.RetentionBytes, -1},
 		{"backlog quota bytes", c.BacklogQuotaBytes, 0},

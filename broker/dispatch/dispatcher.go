@@ -123,6 +123,9 @@ func New(l *ledger.Ledger, e *executor.Executor, name string, at ledger.Position
 // Cursor returns the subscription's cursor.
 func (d *Dispatcher) Cursor() *ledger.Cursor { return d.cursor }
 
+// Members returns the consumers connected; the slice must not be changed.
+func (d *Dispatcher) Members() []*Consumer { return *d.members.Load() }
+
 // Consumers returns the number of consumers connected.
 func (d *Dispatcher) Consumers() int { return len(*d.members.Load()) }
 

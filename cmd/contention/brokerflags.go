@@ -72,6 +72,7 @@ func (f *brokerFlags) addLimitFlags(fl *pflag.FlagSet) {
 	fl.IntVar(&c.MaxPendingPublishes, "max-pending-publishes", c.MaxPendingPublishes, "sends of one connection without a receipt, beyond which it is not read")
 	fl.Var(size[int64]{&c.MaxPublishBytesInFlight}, "max-publish-bytes-in-flight", "sends of all connections without a receipt, beyond which none is read; 0B for no limit")
 	fl.Var(size[int64]{&c.WriteHighWater}, "write-high-water", "bytes queued for one connection above which its consumers get no more")
+	fl.DurationVar(&c.LivenessTimeout, "liveness-timeout", c.LivenessTimeout, "time a client has to answer when another wants its exclusive subscription")
 	fl.DurationVar(&c.KeepAlive, "keep-alive", c.KeepAlive, "silence after which a connection is pinged, 0 for never")
 	fl.IntVar(&c.DefaultPartitions, "default-partitions", c.DefaultPartitions, "partitions of topics that clients create, 0 for none")
 	fl.BoolVar(&c.BrokerEntryMetadata, "broker-entry-metadata", c.BrokerEntryMetadata, "send entries with their index and the time the broker took them")
