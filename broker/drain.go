@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -85,7 +86,22 @@ func (c *conn) drain() {
 		c.closeProducer(id)
 		c.respond((&wire.Close{ID: id, RequestID: noRequest}).AppendProducerFrame(nil))
 	}
-	c.waitForOwed(0)
+	if c.waitForOwed(0) {
+		c.linger()
+	}
+}
+
+// linger lets the client take what was written: a socket that is closed while
+// bytes from the client are unread resets the connection, and what the client
+// has not taken by then is lost to it. It ends when the client closes its side,
+// and soon.
+func (c *conn) linger() {
+	half, ok := c.net.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	_ = c.net.SetReadDeadline(time.Now().Add(drainWrite))
+	_, _ = io.Copy(io.Discard, c.net) // whatever ends it, this is the end
 }
 
 // Shutdown drains and stops the broker: nobody new is let in, connections are

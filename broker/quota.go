@@ -114,11 +114,11 @@ func (s *Server) disconnectProducers(t *topic, b backlog) {
 	}
 }
 
-// disconnectProducer closes a producer on the connection's reader, once the receipts of
-// all that it sent are written: what is receipted later than its CLOSE would be
-// sent again.
+// disconnectProducer closes a producer on the connection's reader, once the
+// receipts of all that it sent are written: what is receipted later than its
+// CLOSE would be sent again.
 func (c *conn) disconnectProducer(p *producer) {
-	if c.producers[p.id] != p || !c.waitForOwed(0) {
+	if c.producers[p.id] != p || p.state.Load() == producerClosed || !c.waitForOwed(0) {
 		return
 	}
 	p.topic.removeProducer(p) // the connection keeps it, to drop what is on its way

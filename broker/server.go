@@ -1,6 +1,7 @@
-// Package broker is the reference broker: Apache Pulsar's hot paths, in memory,
-// with a switch for each of the designs that the experiments compare. It speaks
-// Pulsar's binary protocol, so Pulsar's own clients and tools can use it.
+// Package broker is the reference broker: Apache Pulsar's hot paths, with a
+// switch for each of the designs that the experiments compare. It speaks Pulsar's
+// binary protocol, so Pulsar's own clients and tools can use it. Entries are
+// kept in memory or in a log on disk.
 //
 //	connection goroutine: frames → commands ([wire])
 //	   SEND → Ledger.AsyncAddEntry ([ledger], hand-over mode) → ledger executor
@@ -10,14 +11,16 @@
 //
 // Every wait in the broker is one of these: a connection reads (idle) or writes
 // its socket; a writer has nothing to write (idle, in conn.waitForOutput); a
-// reader is held back until its receipts are written (conn.waitForWriter); the
-// executor has no task (idle, in executor.Queue.TakeAll); the executor queue's
+// reader is held back until its receipts, or those of all connections, are
+// written (conn.waitForWriter); the executor has no task (idle, in TakeAll of
+// its queue) or waits for room in a ledger's write cache; the executor queue's
 // lock; a ledger's, a cursor's, a dispatcher's and a consumer's pending
-// acknowledgements' lock. Output is queued without locks.
+// acknowledgements' lock; a log's commit goroutine has nothing to store (idle)
+// or writes. Output is queued without locks.
 //
-// It stores nothing on disk. Differences from the model: the next read does not
-// wait for the consumers' socket writes of the batch before; there is no
-// deduplication, no ledger rollover and no metadata store.
+// Differences from the model: unless told so, the next read does not wait for
+// the consumers' socket writes of the batch before; there is no deduplication
+// and no ledger rollover, and what there is of a metadata store is local.
 package broker
 
 import (
