@@ -98,6 +98,9 @@ func (s *segmentFile) startWriting(created bool) error {
 	} else {
 		w, err = filer.RecoverTail(s.info())
 	}
+	if errors.Is(err, types.ErrCorrupt) {
+		return nil // the file's header; the blocks say themselves whether they are whole
+	}
 	if err != nil {
 		return err
 	}
