@@ -60,6 +60,7 @@ func (d *Dispatcher) readMoreEntries() {
 	if d.closed || d.failing || len(d.replayIDs) > 0 {
 		return
 	}
+	d.replay.removeUpTo(d.cursor.MarkDeletePosition()) // acknowledged while they waited
 	first := d.firstAvailable()
 	if first == nil {
 		return
@@ -68,7 +69,6 @@ func (d *Dispatcher) readMoreEntries() {
 		return
 	}
 	n := int(min(max(d.total.Load(), first.permits.Load()), int64(d.readBatch)))
-	d.replay.removeUpTo(d.cursor.MarkDeletePosition())
 	if d.readReplay(n) || d.readPending || d.replay.len() >= d.lookAhead() || d.unwritten.Load() != 0 {
 		return
 	}

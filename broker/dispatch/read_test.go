@@ -192,7 +192,10 @@ func TestNextReadWaitsUntilOneDeliveryIsWritten(t *testing.T) {
 
 func TestNextReadSurvivesWhoeverNeverWrites(t *testing.T) {
 	for name, leave := range map[string]func(*rig, *Consumer){
-		"close": func(_ *rig, c *Consumer) { c.Close() },
+		"close": func(_ *rig, c *Consumer) { // without a replay, which would let it go on
+			c.Ack([]int64{0})
+			c.Close()
+		},
 		"reset": func(r *rig, _ *Consumer) {
 			if _, err := r.d.Reset(0); err != nil {
 				r.t.Fatalf("%v", err)
@@ -208,10 +211,9 @@ func TestNextReadSurvivesWhoeverNeverWrites(t *testing.T) {
 			r.settle()
 			leave(r, a)
 			b, sb := r.join("b", wire.Exclusive)
-			sb.hold = true // the replay alone would let it go on
 			r.publish("k")
 			b.Flow(100)
-			waitUntil(t, "b has both", func() bool { r.settle(); sb.release(); return sb.count() == 2 })
+			waitUntil(t, "b has what came after", func() bool { r.settle(); return slices.Contains(sb.ids(), 1) })
 		})
 	}
 }

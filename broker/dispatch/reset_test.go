@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -97,7 +96,7 @@ func TestResetBesideEverythingElse(t *testing.T) {
 	for _, typ := range []wire.SubType{wire.Failover, wire.Shared, wire.KeyShared} {
 		t.Run(typ.String(), func(t *testing.T) {
 			r := start(t, Config{MaxReadBatchSize: 7})
-			const entries, rounds = 200, 40
+			const entries, rounds = 100, 15
 			for range entries {
 				r.publish("k")
 			}
@@ -134,7 +133,6 @@ func TestResetBesideEverythingElse(t *testing.T) {
 			c, s := r.join("last", typ)
 			c.Flow(entries)
 			waitUntil(t, "everything sent", func() bool { return s.count() == entries })
-			_ = r.e.Shutdown(context.Background())
 		})
 	}
 }

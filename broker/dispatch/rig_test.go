@@ -109,7 +109,7 @@ func (r *rig) settle() {
 // between runs f on the executor: no send loop runs at the same time.
 func (r *rig) between(f func()) {
 	done := make(chan struct{})
-	if err := r.e.Execute(executor.Other, executor.Func(func() { f(); close(done) })); err != nil {
+	if err := r.e.Execute(executor.Other, executor.Func(func() { defer close(done); f() })); err != nil {
 		r.t.Fatalf("%v", err)
 	}
 	<-done
