@@ -85,6 +85,9 @@ func (c *conn) handleRequest(m *wire.Command) error {
 		c.getSchema(&m.GetSchema)
 	case wire.TypeGetOrCreateSchema:
 		c.getOrCreateSchema(&m.GetOrCreateSchema)
+	case wire.TypeConsumerStats, wire.TypeTransactionBroker, wire.TypeNewTransaction, wire.TypeAddPartitionTxn, wire.TypeAddSubTxn,
+		wire.TypeEndTransaction, wire.TypeWatchTopics:
+		id, err = m.Unsupported.RequestID, refuse(wire.ErrorNotAllowed, "NotAllowedError: this broker does not support %v", m.Type)
 	default:
 		return errFromServer
 	}

@@ -42,6 +42,30 @@ type Command struct {
 	GetSchema                   GetSchema
 	GetOrCreateSchema           GetOrCreateSchema
 	SchemaResponse              SchemaResponse // of GET_SCHEMA and GET_OR_CREATE_SCHEMA
+	Unsupported                 Unsupported    // of the types listed with it
+}
+
+// Unsupported is what is read of a request that this package knows by name only:
+// CONSUMER_STATS, WATCH_TOPIC_LIST and those of transactions.
+type Unsupported struct {
+	RequestID uint64
+}
+
+func (m *Unsupported) decode(s *scanner) {
+	*m = Unsupported{}
+	for s.next() {
+		if s.tag == 1<<3|varint {
+			m.RequestID = s.val
+			continue
+		}
+		s.skip()
+	}
+}
+
+// AppendFrame appends m as one frame of type t.
+func (m *Unsupported) AppendFrame(dst []byte, t CommandType) []byte {
+	b, f := openFrame(dst, t)
+	return closeFrame(putUint(b, 1, m.RequestID), f)
 }
 
 // ErrUnknownCommand is what [Parse] wraps for a command type this package does
@@ -54,7 +78,7 @@ var (
 )
 
 // required holds, per command type, the mask of required field numbers.
-var required = [64]uint64{
+var required = [65]uint64{
 	TypeConnect: mask(1), TypeConnected: mask(1), TypeSubscribe: mask(1, 2, 3, 4, 5), TypeProducer: mask(1, 2, 3),
 	TypeSend: mask(1, 2), TypeSendReceipt: mask(1, 2), TypeSendError: mask(1, 2, 3, 4), TypeMessage: mask(1, 2),
 	TypeAck: mask(1, 2), TypeFlow: mask(1, 2), TypeUnsubscribe: mask(1, 2), TypeSuccess: mask(1), TypeError: mask(1, 2, 3),
@@ -64,6 +88,8 @@ var required = [64]uint64{
 	TypeGetLastMessageIDResponse: mask(1, 2), TypeActiveConsumerChange: mask(1), TypeGetTopics: mask(1, 2),
 	TypeGetTopicsResponse: mask(1), TypeGetSchema: mask(1, 2), TypeGetSchemaResponse: mask(1), TypeAckResponse: mask(1),
 	TypeGetOrCreateSchema: mask(1, 2, 3), TypeGetOrCreateSchemaResponse: mask(1),
+	TypeConsumerStats: mask(1), TypeTransactionBroker: mask(1), TypeNewTransaction: mask(1), TypeAddPartitionTxn: mask(1),
+	TypeAddSubTxn: mask(1), TypeEndTransaction: mask(1), TypeWatchTopics: mask(1),
 }
 
 func mask(nums ...int) (m uint64) {
@@ -190,6 +216,8 @@ func (c *Command) decodeRequest(s *scanner) bool {
 		c.GetSchema.decode(s)
 	case TypeGetOrCreateSchema:
 		c.GetOrCreateSchema.decode(s)
+	case TypeConsumerStats, TypeTransactionBroker, TypeNewTransaction, TypeAddPartitionTxn, TypeAddSubTxn, TypeEndTransaction, TypeWatchTopics:
+		c.Unsupported.decode(s)
 	default:
 		return false
 	}

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,22 @@ func fixIDs(ids []MessageID) {
 }
 
 func commandCases() []commandCase {
-	return append(requestCases(), responseCases()...)
+	return slices.Concat(requestCases(), responseCases(), unsupportedCases())
+}
+
+func unsupportedCases() (cases []commandCase) {
+	for _, typ := range []CommandType{
+		TypeConsumerStats, TypeTransactionBroker, TypeNewTransaction, TypeAddPartitionTxn, TypeAddSubTxn, TypeEndTransaction, TypeWatchTopics,
+	} {
+		cases = append(cases, commandCase{t: typ,
+			encode: func(rt *rapid.T) ([]byte, any) {
+				m := rapid.Make[Unsupported]().Draw(rt, typ.String())
+				return m.AppendFrame(nil, typ), m
+			},
+			got: func(c *Command) any { return c.Unsupported },
+		})
+	}
+	return cases
 }
 
 func requestCases() []commandCase {

@@ -41,6 +41,16 @@ const (
 	TypeAckResponse                 CommandType = 38
 	TypeGetOrCreateSchema           CommandType = 39
 	TypeGetOrCreateSchemaResponse   CommandType = 40
+
+	// Requests that are read only as far as their request id, for a broker to
+	// refuse them: see Unsupported.
+	TypeConsumerStats     CommandType = 25
+	TypeTransactionBroker CommandType = 50 // TC_CLIENT_CONNECT_REQUEST
+	TypeNewTransaction    CommandType = 52
+	TypeAddPartitionTxn   CommandType = 54
+	TypeAddSubTxn         CommandType = 56
+	TypeEndTransaction    CommandType = 58
+	TypeWatchTopics       CommandType = 64 // WATCH_TOPIC_LIST
 )
 
 var typeNames = [...]string{
@@ -51,6 +61,8 @@ var typeNames = [...]string{
 	29: "GET_LAST_MESSAGE_ID", 30: "GET_LAST_MESSAGE_ID_RESPONSE", 31: "ACTIVE_CONSUMER_CHANGE",
 	32: "GET_TOPICS_OF_NAMESPACE", 33: "GET_TOPICS_OF_NAMESPACE_RESPONSE", 34: "GET_SCHEMA", 35: "GET_SCHEMA_RESPONSE",
 	38: "ACK_RESPONSE", 39: "GET_OR_CREATE_SCHEMA", 40: "GET_OR_CREATE_SCHEMA_RESPONSE",
+	25: "CONSUMER_STATS", 50: "TC_CLIENT_CONNECT_REQUEST", 52: "NEW_TXN", 54: "ADD_PARTITION_TO_TXN", 56: "ADD_SUBSCRIPTION_TO_TXN",
+	58: "END_TXN", 64: "WATCH_TOPIC_LIST",
 }
 
 // String returns the protocol's name of the command, or "command N".
