@@ -251,8 +251,9 @@ func (l *Ledger) notifyCursors() {
 	l.waiters.Store(0)
 	l.waitMu.Unlock()
 	for _, c := range waiting {
-		if err := l.executor.Execute(executor.Wake, (*wakeTask)(c)); err != nil {
-			l.addWaiting(c) // the next add tries again
+		err := l.executor.Execute(executor.Wake, (*wakeTask)(c))
+		if err != nil && c.takeOp() { // there may be no later add to try again
+			c.report(fmt.Errorf("waking cursor %s: %w", c.Name, err))
 		}
 	}
 }

@@ -2,9 +2,11 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -252,6 +254,37 @@ func TestRetentionOfALedger(t *testing.T) {
 		t.Fatalf("%d entries kept, want 20", st.Kept)
 	}
 	if err := l.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRejectedWakeFailsTheReadThatWaits(t *testing.T) {
+	e := executor.New(executor.Options{})
+	l := open(t, e, Config{})
+	c, r := openCursor(t, l, Earliest)
+	if err := c.AsyncReadOrWait(1, 0); err != nil { // registers: there is nothing
+		t.Fatal(err)
+	}
+	running, gate := make(chan struct{}), make(chan struct{})
+	_ = e.Execute(executor.Other, executor.Func(func() { close(running); <-gate }))
+	<-running
+	var lg log
+	lg.add(t, l, "x")
+	closed := make(chan error, 1)
+	go func() { closed <- e.Shutdown(context.Background()) }()
+	eventually(t, "the executor takes no tasks", func() bool {
+		return e.Execute(executor.Other, executor.Func(func() {})) != nil
+	})
+	close(gate) // the add runs, and its wake-up is rejected
+	select {
+	case err := <-r.failed:
+		if !errors.Is(err, executor.ErrRejected) {
+			t.Fatal(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the read still waits, and nobody will wake it")
+	}
+	if err := <-closed; err != nil {
 		t.Fatal(err)
 	}
 }
