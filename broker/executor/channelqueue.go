@@ -47,7 +47,7 @@ func newChannelQueue(limit, size int) *ChannelQueue {
 // Offer appends one item. It fails with ErrRejected when the queue is at its
 // limit, or is closed, also while it waits for room.
 func (q *ChannelQueue) Offer(it Item) error {
-	if !q.reserve() {
+	if !q.reserve(it.Kind) {
 		return ErrRejected
 	}
 	if it.Kind != Add {
@@ -65,10 +65,10 @@ func (q *ChannelQueue) Offer(it Item) error {
 }
 
 // reserve counts an item in; it fails when the queue is full or closed.
-func (q *ChannelQueue) reserve() bool {
+func (q *ChannelQueue) reserve(k Kind) bool {
 	for q.limit > 0 {
 		n := q.unfinished.Load()
-		if n >= int64(q.limit) {
+		if n >= int64(q.limit) && !exempt(k) {
 			return false
 		}
 		if q.unfinished.CompareAndSwap(n, n+1) {

@@ -132,7 +132,7 @@ func TestSpillWakesTheConsumer(t *testing.T) {
 	took := make(chan int)
 	go func() { took <- q.TakeAll(into) }()
 	waitFor(t, "TakeAll", "select")
-	if !q.reserve() {
+	if !q.reserve(Other) {
 		t.Fatal("an open queue refuses")
 	}
 	q.mu.Lock()
@@ -147,7 +147,7 @@ func TestSpillWakesTheConsumer(t *testing.T) {
 // queue before Close and sends after it.
 func TestConsumerWaitsForAnOfferUnderWay(t *testing.T) {
 	q := newChannelQueue(0, 1)
-	if !q.reserve() {
+	if !q.reserve(Other) {
 		t.Fatal("an open queue refuses")
 	}
 	q.Close()

@@ -65,7 +65,8 @@ var delayBounds = stats.Exponential(1_000, 10_000_000_000, 1.5)
 type Options struct {
 	Name string
 	// MaxTasks bounds the tasks queued or taken and not yet run; Execute
-	// rejects beyond it. 0 = no bound.
+	// rejects beyond it, but for AddComplete, whose adds were let pass before.
+	// 0 = no bound.
 	MaxTasks int
 	// Queue is the kind of queue; the zero value is a [Queue].
 	Queue QueueKind

@@ -115,7 +115,12 @@ func TestLimitCountsTakenTasks(t *testing.T) {
 		if err := e.Execute(Add, Func(func() {})); !errors.Is(err, ErrRejected) {
 			t.Fatalf("third task with a limit of 2: %v", err)
 		}
+		completed := make(chan struct{})
+		if err := e.Execute(AddComplete, Func(func() { close(completed) })); err != nil {
+			t.Fatalf("completions of adds that were let pass: %v", err)
+		}
 		release()
+		<-completed
 		if err := e.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}

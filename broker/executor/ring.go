@@ -16,10 +16,14 @@ type ring struct {
 	running   atomic.Int64 // taken and not finished; counted only with a limit
 }
 
+// exempt says whether the limit is not for tasks of that kind: completions are
+// of adds that it has let pass before.
+func exempt(k Kind) bool { return k == AddComplete }
+
 // put appends it unless the queue is closed or full, and says whether it is
 // now the only item.
 func (r *ring) put(it Item) (first, ok bool) {
-	if r.closed || r.limit > 0 && r.size+int(r.running.Load()) >= r.limit {
+	if r.closed || r.limit > 0 && !exempt(it.Kind) && r.size+int(r.running.Load()) >= r.limit {
 		return false, false
 	}
 	if r.size == len(r.items) {
