@@ -79,7 +79,7 @@ func TestQueueAgainstASlice(t *testing.T) {
 					for range rapid.IntRange(1, 100).Draw(t, "n") {
 						k := rapid.SampledFrom([]Kind{Other, AddBatch, Wake, Read, Dispatch, AddComplete}).Draw(t, "kind")
 						err := q.Offer(Item{Kind: k, At: next})
-						if full := limit > 0 && len(model)+running >= limit; full != errors.Is(err, ErrRejected) {
+						if full := limit > 0 && k != AddComplete && len(model)+running >= limit; full != errors.Is(err, ErrRejected) {
 							t.Fatalf("Offer says %v with %d queued and %d running of %d", err, len(model), running, limit)
 						} else if !full {
 							model = append(model, next)
