@@ -231,6 +231,34 @@ func TestLogSyncs(t *testing.T) {
 	}
 }
 
+// What a failed sync did not reach is synced by the next.
+func TestLogSyncAgain(t *testing.T) {
+	disk := &faultFS{}
+	l := mustOpen(t, t.TempDir(), LogOptions{fs: disk, Sync: SyncInterval, SyncInterval: time.Hour, SegmentBytes: 1})
+	for range 4 {
+		mustAppend(t, l, 1, 10)
+	}
+	disk.with(func() { disk.syncErr = syscall.EIO })
+	if err := l.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	disk.heal()
+	before, dirs := disk.counts()
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if after, dirsAfter := disk.counts(); after-before != 4 || dirsAfter-dirs != 4 {
+		t.Errorf("%d files and %d names were synced, 4 had not been", after-before, dirsAfter-dirs)
+	}
+	before, _ = disk.counts()
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := disk.counts(); after != before {
+		t.Error("what was synced is synced again")
+	}
+}
+
 // Random appends, failures, recoveries, restarts and trims: what Append took is
 // there, in order, once; what it refused is not, except that a block that was
 // whole on the disk may be found after a crash.

@@ -215,6 +215,32 @@ func TestLogReadLimits(t *testing.T) {
 	}
 }
 
+// A small part of a large block does not keep the block in memory; a large part
+// is not copied.
+func TestLogReadCopiesSmallParts(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), LogOptions{Sync: SyncNever})
+	var es []Entry
+	for i := range int64(100) {
+		es = append(es, Entry{ID: i, Data: bytes.Repeat([]byte{byte(i)}, 100), Messages: 1, Index: i})
+	}
+	if err := l.Append(es); err != nil {
+		t.Fatal(err)
+	}
+	for most, copied := range map[int]bool{2: true, 100: false} {
+		a, err := l.Read(0, most, 0, nil)
+		b, err2 := l.Read(0, most, 0, nil)
+		if err := errors.Join(err, err2); err != nil {
+			t.Fatal(err)
+		}
+		if (&a[1].Data[0] != &b[1].Data[0]) != copied {
+			t.Errorf("reading %d of 100 entries: copied is not %v", most, copied)
+		}
+		if a[1].Data[0] != 1 || b[1].Data[0] != 1 {
+			t.Errorf("%v, %v", a[1], b[1])
+		}
+	}
+}
+
 func TestLogRefuses(t *testing.T) {
 	l := mustOpen(t, t.TempDir(), LogOptions{Sync: SyncNever})
 	mustAppend(t, l, 2, 10)

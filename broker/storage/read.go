@@ -104,8 +104,10 @@ func (l *Log) runOf(from int64) (run, error) {
 			l.cache.put(p.key, r)
 		}
 		switch {
-		case err == nil:
+		case err == nil && (r.holds(from) || from < r.entries[0].ID):
 			return r, nil
+		case err == nil: // fewer entries than there were
+			return run{}, l.corrupt(p)
 		case errors.Is(err, os.ErrClosed):
 		case errors.Is(err, errBlock):
 			return run{}, fmt.Errorf("%w (%w)", l.corrupt(p), err)
@@ -176,7 +178,7 @@ func (l *Log) locate(from int64) (place, error) {
 		}
 	}
 	k, ok := s.find(from)
-	if !ok {
+	if !ok || from >= s.next {
 		return place{}, &CorruptError{File: s.path, Offset: s.end, First: from, Next: l.endOf(s)}
 	}
 	p := place{seg: s, f: s.f, block: s.blocks[k], key: cacheKey{s, s.blocks[k].at >> runBits}}

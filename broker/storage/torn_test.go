@@ -203,5 +203,49 @@ func TestLogEmptyLastFile(t *testing.T) {
 	if l.Next() != 6 || l.Recovered().CutBytes != 40 {
 		t.Fatalf("next is %d, found %+v", l.Next(), l.Recovered())
 	}
-	goesOn(t, l, 6)
+	// The power failed: the file before has lost its end, too.
+	if err := os.WriteFile(last, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	before := l.segs[1].path
+	if err := os.Truncate(before, 100); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, dir, LogOptions{Sync: SyncNever})
+	if l.Next() != 3 || l.Recovered().CutBytes != 100 || len(l.segs) != 1 {
+		t.Fatalf("next is %d, found %+v", l.Next(), l.Recovered())
+	}
+	goesOn(t, l, 3)
+}
+
+// An older file that is too short says which entries are missing.
+func TestLogShortOlderFile(t *testing.T) {
+	dir := t.TempDir()
+	l := mustOpen(t, dir, LogOptions{Sync: SyncNever, SegmentBytes: 400})
+	for len(l.segs) < 3 {
+		mustAppend(t, l, 3, 20)
+	}
+	short, end := l.segs[1], l.segs[2].first
+	at := int64(short.blocks[len(short.blocks)-1].at) - frameHeader
+	lost := short.first + int64(short.blocks[len(short.blocks)-1].first)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(short.path, at+5); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, dir, LogOptions{Sync: SyncNever})
+	want := makeEntries(0, 0, int(l.Next()), 20)
+	got, err := l.Read(0, 0, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, got, want[:lost])
+	for id := lost; id < end; id++ {
+		var corrupt *CorruptError
+		if _, err := l.Read(id, 1, 0, nil); !errors.As(err, &corrupt) || corrupt.First != lost || corrupt.Next != end || corrupt.Offset != at {
+			t.Fatalf("reading entry %d says %v", id, err)
+		}
+	}
+	same(t, readAll(t, l, end, 0), want[end:])
 }
