@@ -95,3 +95,21 @@ func TestChunksOfAConsumerThatLeavesStartOver(t *testing.T) {
 		t.Fatalf("b got %v, want all three chunks", got)
 	}
 }
+
+func TestChunkDoesNotOvertakeOneThatWaits(t *testing.T) {
+	r := start(t, Config{})
+	a, sa := r.join("a", wire.Shared)
+	b, sb := r.join("b", wire.Shared)
+	a.Flow(1)
+	r.chunk("u", 0)
+	r.settle()
+	b.Flow(100)
+	r.chunk("u", 1)
+	r.settle()
+	a.permits.Add(2) // as a Flow whose task has not run yet
+	r.chunk("u", 2)
+	r.settle()
+	if got := sa.ids(); !slices.Equal(got, []int64{0, 1, 2}) || sb.count() != 0 {
+		t.Fatalf("a got %v, b %v", got, sb.ids())
+	}
+}

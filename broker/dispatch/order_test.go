@@ -242,7 +242,7 @@ func (o *orderTest) actions() map[string]func(*rapid.T) {
 				o.publish(key)
 			}
 		},
-		"flow": func(t *rapid.T) { o.pick(t).Flow(uint32(rapid.IntRange(1, 10).Draw(t, "permits"))) },
+		"flow": func(t *rapid.T) { o.pick(t).Flow(uint32(rapid.IntRange(1, 30).Draw(t, "permits"))) },
 		"ack":  func(t *rapid.T) { c := o.pick(t); o.ack(c, some(t, o.m.of(c))) },
 		"ack of another's": func(t *rapid.T) {
 			c, other := o.pick(t), o.pick(t)
@@ -384,6 +384,10 @@ func TestOrderUnderChange(t *testing.T) {
 				defer stop()
 				o := &orderTest{rig: r, typ: v.typ, policy: v.policy}
 				o.m = newOrderModel(v.typ, v.policy != nil && v.policy.AllowOutOfOrder)
+				for range 2 {
+					o.join(t)
+					o.members[len(o.members)-1].Flow(20)
+				}
 				t.Repeat(o.actions())
 				o.finish(t)
 			})
