@@ -121,6 +121,9 @@ type Config struct {
 	// ReadCacheBytes is how much of a ledger's newest entries stays in memory;
 	// 0 = 64 MiB.
 	ReadCacheBytes int64
+	// SkipCorrupt passes over entries that a log has damaged, as if they were
+	// acknowledged; otherwise their subscriptions stop there.
+	SkipCorrupt bool
 	// RetentionBytes is how much of what every subscription has acknowledged a
 	// topic keeps; 0 = nothing, −1 = all.
 	RetentionBytes int64
@@ -260,7 +263,7 @@ func (c *Config) ledgerConfig() ledger.Config {
 		Handover: c.Handover, MaxBatchItems: c.HandoverMaxBatchItems, MaxBatchBytes: c.HandoverMaxBatchBytes,
 		QueueChunk: c.HandoverQueueChunk, QueueCreate: c.HandoverQueueCreate,
 		NewEntriesCheckDelay: c.NewEntriesCheckDelay, ReadCompletion: c.ReadCompletion,
-		RetentionBytes: c.RetentionBytes, Timestamps: c.BrokerEntryMetadata,
+		RetentionBytes: c.RetentionBytes, SkipCorrupt: c.SkipCorrupt, Timestamps: c.BrokerEntryMetadata,
 		WriteCacheBytes: c.WriteCacheBytes, WriteCacheTimeout: c.WriteCacheTimeout, ReadCacheBytes: c.ReadCacheBytes,
 		Logger: c.Logger,
 	}

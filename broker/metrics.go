@@ -57,6 +57,7 @@ var (
 	descCommitB   = desc("storage_commit_bytes_total", "Bytes of entries stored.")
 	descCommitBad = desc("storage_commit_failures_total", "Group commits that failed.")
 	descMisses    = desc("storage_read_cache_misses_total", "Reads that went to the log.")
+	descSkipped   = desc("storage_damaged_entries_skipped_total", "Entries passed over because their log is damaged, once per subscription.")
 	descWriteC    = desc("storage_write_cache_bytes", "Bytes of entries that are not in a log yet.")
 	descInfo      = desc("info", "The switches this broker runs with.", "handoff", "flow")
 )
@@ -188,6 +189,7 @@ func (c *collector) storage(e emitter) {
 	e.count(descCommitB, st.CommitBytes.Load())
 	e.count(descCommitBad, st.Failures.Load())
 	e.count(descMisses, st.CacheMisses.Load())
+	e.count(descSkipped, st.Skipped.Load())
 	e.gauge(descWriteC, st.Pending.Load())
 }
 

@@ -78,6 +78,9 @@ type Config struct {
 	// ReadCacheBytes is how much of the newest entries stays in memory for
 	// readers when there is a log; 0 = 64 MiB.
 	ReadCacheBytes int64
+	// SkipCorrupt passes over entries that the log has damaged, as if they were
+	// acknowledged; otherwise reads fail there until somebody decides.
+	SkipCorrupt bool
 	// OnLogFailure, when set, is told of a failed commit: the ledger is fenced
 	// by then. It runs on a goroutine of the ledger's and must not block.
 	OnLogFailure func(error)

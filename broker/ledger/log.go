@@ -48,6 +48,7 @@ type StorageStats struct {
 	Commits        *stats.Histogram // entries of each group commit
 	CommitTime     *stats.Histogram // ns that each took
 	CommitBytes    atomic.Uint64
+	Skipped        atomic.Uint64 // damaged entries passed over, once per cursor
 	Failures       atomic.Uint64 // group commits that failed
 	CacheMisses    atomic.Uint64 // reads that had to go to the log
 	Pending        atomic.Int64  // bytes in write caches

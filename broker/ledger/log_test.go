@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/contention-toolkit/contention/broker/executor"
+	"github.com/contention-toolkit/contention/broker/storage"
 )
 
 // fakeLog keeps entries in a slice and does as it is told.
@@ -24,6 +25,8 @@ type fakeLog struct {
 	broken  bool
 	appends int
 	reads   int
+
+	damage *storage.CorruptError // Read fails on it
 
 	gate chan struct{} // when set, Append waits for one element
 }
@@ -72,8 +75,14 @@ func (f *fakeLog) Read(from int64, most int, maxBytes int64, into []Entry) ([]En
 	if f.fail != nil {
 		return into, f.fail
 	}
+	if d := f.damage; d != nil && from >= d.First && from < d.Next {
+		return into, d
+	}
 	var bytes int64
 	for id := from; id >= f.first && id < int64(len(f.entries)) && len(into) < most; id++ {
+		if f.damage != nil && id == f.damage.First {
+			break
+		}
 		if bytes += int64(len(f.entries[id].Data)); maxBytes > 0 && bytes > maxBytes && len(into) > 0 {
 			break
 		}
@@ -385,6 +394,49 @@ func TestFlushWaitsForEverythingHandedOver(t *testing.T) {
 		}
 		if l.Recover() == nil || l.Flush(context.Background()) == nil {
 			t.Error("a closed ledger flushes or recovers")
+		}
+	}
+}
+
+func TestDamagedEntriesStopOrArePassedOver(t *testing.T) {
+	damage := &storage.CorruptError{File: "f", Offset: 7, First: 3, Next: 6}
+	for _, skip := range []bool{false, true} {
+		e := newExecutor(t)
+		f := &fakeLog{damage: damage}
+		st := NewStorageStats()
+		l := openOn(t, e, f, Config{ReadCacheBytes: 1, SkipCorrupt: skip, Storage: st})
+		c, r := openCursor(t, l, Earliest)
+		var lg log
+		for range 10 {
+			lg.add(t, l, "abc")
+		}
+		lg.settled.Wait()
+		_ = c.AsyncReadOrWait(3, 0)
+		if got := r.next(t); !slices.Equal(got, seq(0, 3)) {
+			t.Fatalf("before the damage: %v", got)
+		}
+		_ = c.AsyncReadOrWait(10, 0)
+		_ = c.AsyncReplay([]int64{1, 3, 4, 8}, 0)
+		if !skip {
+			for range 2 { // the read and the replay
+				var got *storage.CorruptError
+				if err := <-r.failed; !errors.As(err, &got) || got != damage {
+					t.Fatalf("%v", err)
+				}
+			}
+			if c.Backlog() != 10 {
+				t.Fatalf("backlog %d: something was acknowledged", c.Backlog())
+			}
+			continue
+		}
+		if got := r.next(t); !slices.Equal(got, seq(6, 10)) {
+			t.Fatalf("after the damage: %v", got)
+		}
+		if got := idsOf(<-r.replay); !slices.Equal(got, []int64{1, 8}) {
+			t.Fatalf("replayed %v", got)
+		}
+		if c.Backlog() != 7 || st.Skipped.Load() != 3 {
+			t.Fatalf("backlog %d, %d passed over", c.Backlog(), st.Skipped.Load())
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/contention-toolkit/contention/broker/executor"
+	"github.com/contention-toolkit/contention/broker/storage"
 )
 
 // AsyncReplay reads the given entries again, whatever the read position, up to
@@ -73,7 +75,7 @@ func (t *replayTask) readLog(missing []int64) {
 	l := t.c.ledger
 	l.cfg.Storage.CacheMisses.Add(1)
 	l.reading.Go(func() {
-		entries, err := l.readEach(missing, t.op.maxBytes)
+		entries, err := l.readEach(missing, t.op.maxBytes, t.c.passOver)
 		done := executor.Func(func() { t.logRead(entries, err) })
 		// A rejection means that the executor has shut down.
 		_ = l.executor.Execute(executor.Read, done)
@@ -97,8 +99,9 @@ func (t *replayTask) logRead(entries []Entry, err error) {
 }
 
 // readEach reads entries of the log by their numbers, which ascend, up to
-// maxBytes bytes; those dropped meanwhile are left out.
-func (l *Ledger) readEach(ids []int64, maxBytes int64) (entries []Entry, err error) {
+// maxBytes bytes; those dropped meanwhile are left out, and those passed over
+// because of damage are given to damaged.
+func (l *Ledger) readEach(ids []int64, maxBytes int64, damaged func(ids []int64)) (entries []Entry, err error) {
 	op := readOp{most: len(ids), maxBytes: maxBytes}
 	for i := 0; i < len(ids) && !op.full(len(entries)); {
 		run := 1
@@ -110,8 +113,15 @@ func (l *Ledger) readEach(ids []int64, maxBytes int64) (entries []Entry, err err
 			i += skip
 			continue
 		}
-		var got []Entry
-		if got, err = l.cfg.Log.Read(ids[i], run, maxBytes, nil); err != nil {
+		got, err := l.cfg.Log.Read(ids[i], run, maxBytes, nil)
+		if damage := l.skippable(err); damage != nil {
+			first := i
+			for i++; i < len(ids) && ids[i] < damage.Next; i++ {
+			}
+			damaged(ids[first:i])
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		for k := range got {
@@ -145,6 +155,11 @@ func (c *Cursor) logRead(entries []Entry, err error, round uint64) {
 	if !wanted {
 		return
 	}
+	if damage := c.ledger.skippable(err); damage != nil {
+		c.skip(c.readPos.Load(), damage.Next)
+		c.report(c.submitRead())
+		return
+	}
 	if err != nil {
 		if c.takeOp() {
 			c.cb.ReadFailed(fmt.Errorf("reading at cursor %s: %w", c.Name, err))
@@ -167,6 +182,32 @@ func (c *Cursor) logRead(entries []Entry, err error, round uint64) {
 	c.mu.RUnlock()
 	c.readPos.Store(id)
 	c.collected(len(c.entries)) // a read of the log is not extended
+}
+
+// skippable returns the damage that err reports if it is to be passed over.
+func (l *Ledger) skippable(err error) *storage.CorruptError {
+	var damage *storage.CorruptError
+	if l.cfg.SkipCorrupt && errors.As(err, &damage) {
+		return damage
+	}
+	return nil
+}
+
+// skip acknowledges the entries from first to before next, which cannot be read.
+func (c *Cursor) skip(first, next int64) {
+	next = max(min(next, c.ledger.LastConfirmed()+1), first+1)
+	var ids []int64
+	for id := first; id < next; id++ {
+		ids = append(ids, id)
+	}
+	c.passOver(ids)
+	c.readPos.Store(next)
+}
+
+// passOver acknowledges damaged entries.
+func (c *Cursor) passOver(ids []int64) {
+	c.ledger.cfg.Storage.Skipped.Add(uint64(c.Delete(ids)))
+	c.ledger.log.Error("damaged entries are passed over", "ledger", c.ledger.Name, "cursor", c.Name, "first", ids[0], "last", ids[len(ids)-1])
 }
 
 // Entry returns entry id, from memory or from the log, and whether it is kept.

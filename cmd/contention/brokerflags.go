@@ -54,6 +54,7 @@ func (f *brokerFlags) addStorageFlags(fl *pflag.FlagSet) {
 	fl.Var(choice[broker.Storage]{&c.Storage, []broker.Storage{broker.Memory, broker.Disk}}, "storage", "memory or disk")
 	fl.StringVar(&c.DataDir, "data-dir", c.DataDir, "`directory` of --storage disk, this broker's alone")
 	fl.Var(choice[string]{&c.Sync, []string{"always", "interval", "never"}}, "sync", "always, interval or never: when the log is synced to the disk; a broker that is killed loses nothing acknowledged in any")
+	fl.BoolVar(&c.SkipCorrupt, "skip-corrupt", c.SkipCorrupt, "pass over entries that a log has damaged; otherwise their subscriptions stop there")
 	fl.DurationVar(&c.SyncInterval, "sync-interval", c.SyncInterval, "of --sync interval")
 	fl.Var(size[int64]{&c.WriteCacheBytes}, "write-cache-bytes", "a topic's entries not in its log yet, beyond which adds wait")
 	fl.DurationVar(&c.WriteCacheTimeout, "write-cache-timeout", c.WriteCacheTimeout, "how long an add waits for the write cache before it fails")
