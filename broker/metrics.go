@@ -131,7 +131,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		descPublished, descDelivered, descAcked, descDelay, descQueue, descTasks, descFailed, descRejected, descBatch, descConns,
 		descThrottles, descRefused, descTopics, descSubs, descConsumers, descBacklog, descReplay, descPermits, descUnacked, descStored, descInfo,
 		descCause, descFlight, descBusy, descEvicted, descQuota, descThrottled, descThrotSec, descCommit, descCommitN, descCommitB,
-		descCommitBad, descMisses, descWriteC,
+		descCommitBad, descMisses, descSkipped, descWriteC,
 	} {
 		ch <- d
 	}
