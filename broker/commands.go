@@ -138,6 +138,9 @@ func (c *conn) send(f *wire.Frame, m *wire.Send) error {
 	if p.failed.Load() {
 		return c.sendError(m, wire.ErrorPersistence, fmt.Sprintf("an earlier send of producer %q failed", p.name))
 	}
+	if n, most := len(f.HeadersAndPayload), c.server.cfg.MaxMessageSize+wire.FramePadding-messageOverhead; n > most {
+		return c.sendError(m, wire.ErrorNotAllowed, fmt.Sprintf("message of %d bytes with its metadata: the limit is %d", n, most))
+	}
 	if err := wire.VerifyChecksum(f.HeadersAndPayload); err != nil {
 		return c.sendError(m, wire.ErrorChecksum, err.Error())
 	}
@@ -147,12 +150,23 @@ func (c *conn) send(f *wire.Frame, m *wire.Send) error {
 	c.owed.Add(1)
 	c.sent(len(pub.Data))
 	if err := p.topic.ledger.AsyncAddEntry(&pub.Add); err != nil {
+		p.failed.Store(true)
+		c.waitForOwed(1) // this one
 		pub.AddFailed(err)
 	}
 	return nil
 }
 
+// messageOverhead is what a MESSAGE frame may have beside a message, in bytes.
+// Clients drop a connection on a frame that is longer than their limit.
+const messageOverhead = 1 << 10
+
+// sendError answers a SEND after all earlier ones: on most errors the client
+// connects again and sends all again that has no receipt, though it be stored.
 func (c *conn) sendError(m *wire.Send, code wire.ServerError, why string) error {
+	if !c.waitForOwed(0) {
+		return nil // the connection ends
+	}
 	e := wire.SendError{ProducerID: m.ProducerID, SequenceID: m.SequenceID, Code: code, Message: why}
 	c.respond(e.AppendFrame(nil))
 	return nil

@@ -23,6 +23,8 @@ type subscription struct {
 	// sought: a seek has disconnected the consumers, who come back: until then
 	// it stays, even if it is not durable. The topic's mu guards it.
 	sought bool
+	// joining counts consumers on their way to it; the topic's mu guards it.
+	joining int
 
 	meter     meter
 	figuresMu sync.Mutex
@@ -66,20 +68,13 @@ func (c *conn) subscribe(m *wire.Subscribe) error {
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("%s-c%d", c.server.name, c.server.nextConsumer.Add(1))
 	}
-	t.mu.Lock()
-	sub, err := c.server.subscription(t, m.Subscription, at, !m.NonDurable)
-	var dc *dispatch.Consumer
-	var seeks uint64
-	if err == nil {
-		seeks = sub.seeks.Load()
-		if dc, err = sub.AddConsumer(o); err != nil {
-			t.dropIfUnused(sub)
-		} else {
-			sub.sought = false
-			delete(c.sought, sub)
-		}
+	sub, err := c.server.join(t, m, at)
+	if err != nil {
+		return err
 	}
-	t.mu.Unlock()
+	seeks := sub.seeks.Load()
+	dc, err := sub.AddConsumer(o) // may wait for a send loop, so not under the topic's lock
+	c.joined(sub, err == nil)
 	if err != nil {
 		return err
 	}
@@ -91,6 +86,32 @@ func (c *conn) subscribe(m *wire.Subscribe) error {
 		dc.Close()
 	}
 	return nil
+}
+
+// join returns the subscription that m asks for, which stays until joined is
+// called.
+func (s *Server) join(t *topic, m *wire.Subscribe, at ledger.Position) (*subscription, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sub, err := s.subscription(t, m.Subscription, at, !m.NonDurable)
+	if err == nil {
+		sub.joining++
+	}
+	return sub, err
+}
+
+// joined ends what join began; has says whether the consumer is on the
+// subscription.
+func (c *conn) joined(sub *subscription, has bool) {
+	sub.topic.mu.Lock()
+	defer sub.topic.mu.Unlock()
+	sub.joining--
+	if has {
+		sub.sought = false
+		delete(c.sought, sub)
+	} else if !sub.sought {
+		sub.topic.dropIfUnused(sub)
+	}
 }
 
 func checkSubscribe(m *wire.Subscribe) error {
@@ -189,7 +210,7 @@ func (cs *consumer) leave(back bool) {
 // dropIfUnused removes a subscription that is not durable and has no consumers.
 // It needs mu.
 func (t *topic) dropIfUnused(sub *subscription) {
-	if !sub.durable && t.subs[sub.Name] == sub && sub.Consumers() == 0 {
+	if !sub.durable && sub.joining == 0 && t.subs[sub.Name] == sub && sub.Consumers() == 0 {
 		t.gone.add(sub.counts())
 		delete(t.subs, sub.Name)
 		sub.Close()
