@@ -22,7 +22,8 @@ type ReadCallback interface {
 	// EntriesReplayed gets what still exists, and is not acknowledged, of the
 	// entries asked for; perhaps nothing.
 	EntriesReplayed([]Entry)
-	// ReplayFailed means that none of the entries asked for could be read.
+	// ReplayFailed means that none of the entries asked for could be read. It
+	// runs where ReadFailed may.
 	ReplayFailed(error)
 	// ReadFailed means that the pending read will not complete. It runs on the
 	// executor or a goroutine of the ledger's, never inside AsyncReadOrWait.

@@ -77,8 +77,9 @@ func (t *replayTask) readLog(missing []int64) {
 	l.reading.Go(func() {
 		entries, err := l.readEach(missing, t.op.maxBytes, t.c.passOver)
 		done := executor.Func(func() { t.logRead(entries, err) })
-		// A rejection means that the executor has shut down.
-		_ = l.executor.Execute(executor.Read, done)
+		if err := l.executor.Execute(executor.Read, done); err != nil {
+			t.logRead(nil, err)
+		}
 	})
 }
 
@@ -144,7 +145,10 @@ func (c *Cursor) readLog(from int64, round uint64) {
 	l.reading.Go(func() {
 		from = max(from, l.cfg.Log.First())
 		entries, err := l.cfg.Log.Read(from, op.most, op.maxBytes, nil)
-		_ = l.executor.Execute(executor.Read, executor.Func(func() { c.logRead(entries, err, round) }))
+		done := executor.Func(func() { c.logRead(entries, err, round) })
+		if err := l.executor.Execute(executor.Read, done); err != nil {
+			c.logRead(nil, err, round)
+		}
 	})
 }
 
