@@ -129,7 +129,8 @@ type Config struct {
 	RetentionBytes int64
 
 	// BacklogQuotaBytes bounds each topic's backlog, which is that of its
-	// slowest subscription; 0 = no limit. It is looked at every
+	// slowest subscription; negative = no limit, 0 = half of the memory that
+	// the process may use with storage memory, no limit with disk. It is looked at every
 	// BacklogQuotaCheckInterval (0 = 1 s), so it is passed by what is published
 	// in between.
 	BacklogQuotaBytes         int64
@@ -243,6 +244,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.SyncInterval == 0 {
 		c.SyncInterval = time.Second
+	}
+	if c.BacklogQuotaBytes == 0 && c.Storage == Memory {
+		c.BacklogQuotaBytes = usableMemory() / 2
 	}
 	if c.BacklogQuotaPolicy == "" {
 		c.BacklogQuotaPolicy = QuotaHold

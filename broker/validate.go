@@ -94,7 +94,7 @@ func (c *Config) limitErrors() (errs []error) {
 		{"liveness timeout", int64(c.LivenessTimeout), 0},
 		{"sync interval", int64(c.SyncInterval), 0},
 		{"retention bytes", c.RetentionBytes, -1},
-		{"backlog quota bytes", c.BacklogQuotaBytes, 0},
+		{"backlog quota bytes", c.BacklogQuotaBytes, -1},
 		{"backlog quota check interval", int64(c.BacklogQuotaCheckInterval), 0},
 		{"default partitions", int64(c.DefaultPartitions), 0},
 		{"mutex profile fraction", int64(c.MutexProfileFraction), 0},

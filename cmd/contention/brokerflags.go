@@ -59,8 +59,8 @@ func (f *brokerFlags) addStorageFlags(fl *pflag.FlagSet) {
 	fl.Var(size[int64]{&c.WriteCacheBytes}, "write-cache-bytes", "a topic's entries not in its log yet, beyond which adds wait")
 	fl.DurationVar(&c.WriteCacheTimeout, "write-cache-timeout", c.WriteCacheTimeout, "how long an add waits for the write cache before it fails")
 	fl.Var(size[int64]{&c.ReadCacheBytes}, "read-cache-bytes", "a topic's newest entries kept in memory with --storage disk")
-	fl.Var((*retention)(&c.RetentionBytes), "retention-bytes", "acknowledged entries that a topic keeps: 0B for none, all for all")
-	fl.Var(size[int64]{&c.BacklogQuotaBytes}, "backlog-quota-bytes", "a topic's backlog, beyond which --backlog-quota-policy holds; 0B for no limit")
+	fl.Var(bounded{&c.RetentionBytes, "all"}, "retention-bytes", "acknowledged entries that a topic keeps: 0B for none, all for all")
+	fl.Var(bounded{&c.BacklogQuotaBytes, "none"}, "backlog-quota-bytes", "a topic's backlog, beyond which --backlog-quota-policy holds; none for no limit, 0B for half of the memory with --storage memory, no limit with disk")
 	fl.Var(choice[broker.QuotaPolicy]{&c.BacklogQuotaPolicy, broker.QuotaPolicies()}, "backlog-quota-policy", "producer_request_hold, producer_exception or consumer_backlog_eviction")
 	fl.DurationVar(&c.BacklogQuotaCheckInterval, "backlog-quota-check-interval", c.BacklogQuotaCheckInterval, "how often backlogs are looked at")
 }
@@ -122,29 +122,33 @@ func (s size[T]) Set(text string) error {
 
 func (size[T]) Type() string { return "size" }
 
-// retention is a size, or all.
-type retention int64
-
-const retainAll = "all"
-
-func (r *retention) String() string {
-	if *r < 0 {
-		return retainAll
-	}
-	return load.Size(*r).String()
+// bounded is a size of which a negative number, written as a word, is no bound.
+type bounded struct {
+	bytes *int64
+	word  string
 }
 
-func (r *retention) Set(text string) error {
-	if text == retainAll || text == "-1" {
-		*r = -1
+func (b bounded) String() string {
+	if b.bytes == nil {
+		return ""
+	}
+	if *b.bytes < 0 {
+		return b.word
+	}
+	return load.Size(*b.bytes).String()
+}
+
+func (b bounded) Set(text string) error {
+	if text == b.word || text == "-1" {
+		*b.bytes = -1
 		return nil
 	}
 	n, err := load.ParseSize(text)
 	if err != nil {
-		return fmt.Errorf("%w, or %s", err, retainAll)
+		return fmt.Errorf("%w, or %s", err, b.word)
 	}
-	*r = retention(n)
+	*b.bytes = int64(n)
 	return nil
 }
 
-func (*retention) Type() string { return "size" }
+func (bounded) Type() string { return "size" }
