@@ -5,6 +5,6 @@ import "github.com/spf13/cobra"
 // commands lists every command in the order of --help.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		newAB(), newRecord(), newTop(), newFlame(), newBroker(), newLoad(),
+		newAB(), newRecord(), newDoctor(), newTop(), newFlame(), newBroker(), newLoad(),
 	}
 }
