@@ -23,6 +23,10 @@ const (
 	SourceBlock      Source = "block"      // Go's block profile: charges the waiter
 	SourceCPU        Source = "cpu"        // Go's CPU profile
 	SourceFgprof     Source = "fgprof"     // wall clock, as served by fgprof
+
+	SourceExact  Source = "goroutines-exact" // uprobes on the Go runtime: every park
+	SourceWakers Source = "wakers"           // of the same: who made the waiter runnable
+	SourceLocks  Source = "locks"            // of the same: waits for locks only, by lock
 )
 
 // Plane returns the plane of a source.
@@ -41,6 +45,9 @@ func (s Source) File() string { return string(s) + ".pb.gz" }
 
 // SliceFile is the name of the source's one-second slices.
 func (s Source) SliceFile() string { return string(s) + ".slices" }
+
+// DistributionFile is the name of the source's distributions.
+func (s Source) DistributionFile() string { return string(s) + ".dist.json" }
 
 // Accounting splits the time of all units (goroutines or threads) over the
 // window. TotalNs is what the source saw: units × window; what the states leave
@@ -66,6 +73,7 @@ type Cost struct {
 	CPUNs     int64 `json:"cpu_ns"`               // CPU time of the source's own threads, user and system
 	BPFNs     int64 `json:"bpf_ns,omitempty"`     // time inside BPF programs, paid by the target
 	ProbeHits int64 `json:"probe_hits,omitempty"` // how often a probe ran
+	ProbeNs   int64 `json:"probe_ns,omitempty"`   // time that the target lost to probes, BPFNs included: hits times the measured cost of one
 	MemBytes  int64 `json:"mem_bytes,omitempty"`  // memory held for the recording
 }
 
@@ -78,15 +86,18 @@ type Busy struct {
 
 // Capture is what one source hands over when its window ends.
 type Capture struct {
-	Source     Source
-	Profile    *Profile
-	Slices     *Slices // nil when the source has none
-	Start, End time.Time
-	Accounting *Accounting // nil when the source cannot account
-	Settings   map[string]string
-	Loss       map[string]int64 // every loss counter by name, zeros included
-	Busiest    []Busy           // busiest units, most first
-	Cost       Cost
-	Warnings   []string
-	Incomplete bool // the target ended, or the source stopped early
+	Source  Source
+	Profile *Profile
+	Slices  *Slices // nil when the source has none
+	// Distributions of the profile's samples, nil when the source has none.
+	Distributions []Distribution
+	Locks         []Lock // of SourceLocks
+	Start, End    time.Time
+	Accounting    *Accounting // nil when the source cannot account
+	Settings      map[string]string
+	Loss          map[string]int64 // every loss counter by name, zeros included
+	Busiest       []Busy           // busiest units, most first
+	Cost          Cost
+	Warnings      []string
+	Incomplete    bool // the target ended, or the source stopped early
 }

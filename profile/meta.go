@@ -63,6 +63,8 @@ type SourceInfo struct {
 	Plane      Plane             `json:"plane"`
 	File       string            `json:"file"`
 	SliceFile  string            `json:"slice_file,omitempty"`
+	DistFile   string            `json:"distribution_file,omitempty"`
+	LockFile   string            `json:"lock_file,omitempty"`
 	Window     Window            `json:"window"`
 	Settings   map[string]string `json:"settings,omitempty"`
 	Loss       map[string]int64  `json:"loss"`

@@ -20,6 +20,9 @@ type Recording struct {
 	Meta     Meta
 	Profiles map[Source]*Profile
 	Slices   map[Source]*Slices
+
+	Distributions map[Source][]Distribution
+	Locks         []Lock // nil where locks were not recorded
 }
 
 // Open reads a recording directory. A source whose file is missing or broken
@@ -32,7 +35,7 @@ func Open(dir string) (*Recording, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open recording: %w", err)
 	}
-	r := &Recording{Dir: dir, Profiles: map[Source]*Profile{}, Slices: map[Source]*Slices{}}
+	r := &Recording{Dir: dir, Profiles: map[Source]*Profile{}, Slices: map[Source]*Slices{}, Distributions: map[Source][]Distribution{}}
 	if err := json.Unmarshal(data, &r.Meta); err != nil {
 		return nil, fmt.Errorf("open recording: %s: %w", filepath.Join(dir, MetaFile), err)
 	}
@@ -58,6 +61,9 @@ func (r *Recording) load(s SourceInfo) error {
 		return err
 	}
 	r.Profiles[s.Source] = p
+	if err := r.loadDetails(s, p); err != nil {
+		return err
+	}
 	if s.SliceFile == "" {
 		return nil
 	}
@@ -135,6 +141,9 @@ func (w *Writer) Capture(c *Capture) error {
 		if err := WriteFile(filepath.Join(w.dir, info.SliceFile), buf.Bytes()); err != nil {
 			return err
 		}
+	}
+	if err := w.details(c, &info); err != nil {
+		return err
 	}
 	w.meta.Sources = append(w.meta.Sources, info)
 	w.meta.Warnings = append(w.meta.Warnings, c.Warnings...)

@@ -1,0 +1,241 @@
+// Command target waits for known things for known times. It reads commands from
+// its standard input, one a line, and answers each with one line:
+//
+//	mutex N D    N waits of about D for a lock that another goroutine holds
+//	channel N D  the same for a value from a channel
+//	cond N D     the same for a condition
+//	sleep N D    the same by sleeping
+//	rwmutex N D  N waits to read, then N to write, each about D
+//	park N       N goroutines wait from now on, and nobody ever wakes them
+//	two N D      N waits for each of two locks in one function
+//	storm D      channel ping-pong for D: more parks than anybody can afford
+//	load N       N messages through a queue with a lock, sums checked
+//
+// The answer is the number of waits and the nanoseconds that they took, as the
+// waiting goroutine measured them.
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	fmt.Println("ready", os.Getpid())
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		f := append(strings.Fields(in.Text()), "0", "0")
+		n, _ := strconv.Atoi(f[1])
+		d, _ := time.ParseDuration(f[2])
+		waits, took := 0, time.Duration(0)
+		switch f[0] {
+		case "mutex":
+			waits, took = handOver(n, d)
+		case "channel":
+			waits, took = receive(n, d)
+		case "cond":
+			waits, took = await(n, d)
+		case "sleep":
+			waits, took = doze(n, d)
+		case "rwmutex":
+			waits, took = readAndWrite(n, d)
+		case "two":
+			waits, took = bothLocks(n, d)
+		case "park":
+			for range n {
+				go parkForever()
+			}
+			waits = n
+		case "storm":
+			d, _ = time.ParseDuration(f[1])
+			waits = storm(d)
+		case "load":
+			waits = load(n)
+		}
+		fmt.Println("done", waits, took.Nanoseconds())
+	}
+}
+
+// turns makes two goroutines take turns: one waits n times in wait, each time
+// after the other has readied itself with prepare, and is let go by release.
+func turns(n int, d time.Duration, prepare, wait, release func()) (int, time.Duration) {
+	var took time.Duration
+	prepared, waited := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range n {
+			prepare()
+			prepared <- struct{}{}
+			time.Sleep(d)
+			release()
+			<-waited
+		}
+	}()
+	for range n {
+		<-prepared
+		began := time.Now()
+		wait()
+		took += time.Since(began)
+		waited <- struct{}{}
+	}
+	<-done
+	return n, took
+}
+
+//go:noinline
+func handOver(n int, d time.Duration) (int, time.Duration) {
+	var mu sync.Mutex
+	return turns(n, d, mu.Lock, func() { lockAndUnlock(&mu) }, func() { unlock(&mu) })
+}
+
+//go:noinline
+func lockAndUnlock(mu *sync.Mutex) {
+	mu.Lock()
+	mu.Unlock()
+}
+
+//go:noinline
+func unlock(mu *sync.Mutex) { mu.Unlock() }
+
+//go:noinline
+func receive(n int, d time.Duration) (int, time.Duration) {
+	c := make(chan int)
+	return turns(n, d, func() {}, func() { takeFrom(c) }, func() { c <- 1 })
+}
+
+//go:noinline
+func takeFrom(c chan int) { <-c }
+
+//go:noinline
+func await(n int, d time.Duration) (int, time.Duration) {
+	c := sync.NewCond(&sync.Mutex{})
+	return turns(n, d, func() {}, func() { waitFor(c) }, c.Signal)
+}
+
+//go:noinline
+func waitFor(c *sync.Cond) {
+	c.L.Lock()
+	c.Wait()
+	c.L.Unlock()
+}
+
+//go:noinline
+func doze(n int, d time.Duration) (int, time.Duration) {
+	began := time.Now()
+	for range n {
+		time.Sleep(d)
+	}
+	return n, time.Since(began)
+}
+
+type table struct{ mu sync.RWMutex }
+
+//go:noinline
+func (t *table) read() { t.mu.RLock(); t.mu.RUnlock() }
+
+//go:noinline
+func (t *table) write() { t.mu.Lock(); t.mu.Unlock() }
+
+//go:noinline
+func readAndWrite(n int, d time.Duration) (int, time.Duration) {
+	var t table
+	n1, took1 := turns(n, d, t.mu.Lock, t.read, t.mu.Unlock)
+	n2, took2 := turns(n, d, t.mu.RLock, t.write, t.mu.RUnlock)
+	return n1 + n2, took1 + took2
+}
+
+//go:noinline
+func bothLocks(n int, d time.Duration) (int, time.Duration) {
+	var a, b sync.Mutex
+	lock := func() { a.Lock(); b.Lock() }
+	return turns(n, d, lock, func() { one(&a, &b) }, func() {
+		a.Unlock()
+		time.Sleep(d)
+		b.Unlock()
+	})
+}
+
+//go:noinline
+func one(a, b *sync.Mutex) {
+	a.Lock()
+	b.Lock()
+	b.Unlock()
+	a.Unlock()
+}
+
+//go:noinline
+func parkForever() { select {} }
+
+func storm(d time.Duration) int {
+	a, b := make(chan int), make(chan int)
+	go func() {
+		for v := range a {
+			b <- v
+		}
+		close(b)
+	}()
+	n := 0
+	for end := time.Now().Add(d); time.Now().Before(end); n++ {
+		a <- n
+		<-b
+	}
+	close(a)
+	return n
+}
+
+// queue hands numbers over under a lock.
+type queue struct {
+	mu    sync.Mutex
+	items []int
+	added sync.Cond
+}
+
+func (q *queue) offer(v int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = append(q.items, v)
+	q.added.Signal()
+}
+
+func (q *queue) takeAll() []int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 {
+		q.added.Wait()
+	}
+	out := q.items
+	q.items = nil
+	return out
+}
+
+// load returns how many of n messages arrived, each once.
+func load(n int) int {
+	q := &queue{}
+	q.added.L = &q.mu
+	const producers = 16
+	for p := range producers {
+		go func() {
+			for i := p; i < n; i += producers {
+				q.offer(i)
+			}
+		}()
+	}
+	seen := make([]bool, n)
+	got := 0
+	for got < n {
+		for _, v := range q.takeAll() {
+			if seen[v] {
+				return -1
+			}
+			seen[v] = true
+			got++
+		}
+	}
+	return got
+}
