@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -53,11 +54,11 @@ func (p *Process) Code(f Function, n int) ([]byte, error) {
 func (t *pclntab) named(name string) (function, bool) {
 	for i := range t.nfunc {
 		entry, rec := t.functab(i)
-		if uint64(rec)+funcFixed > uint64(len(t.funcs)) {
+		if uint64(rec)+8 > uint64(len(t.funcs)) {
 			continue
 		}
-		f := function{t: t, rec: t.funcs[rec:]}
-		if cstring(t.funcNames, uint64(f.nameOff())) == name {
+		off := binary.LittleEndian.Uint32(t.funcs[rec+4:])
+		if cstring(t.funcNames, uint64(off)) == name {
 			return t.find(t.text + uint64(entry))
 		}
 	}
