@@ -15,7 +15,8 @@
 // written (conn.waitForWriter); the executor has no task (idle, in TakeAll of
 // its queue) or waits for room in a ledger's write cache; the executor queue's
 // lock; a ledger's, a cursor's, a dispatcher's and a consumer's pending
-// acknowledgements' lock; a log's commit goroutine has nothing to store (idle)
+// acknowledgements' lock; a connection's list of consumers, once a delivery; a
+// topic's and the schemas' lock, with requests only; a log's commit goroutine has nothing to store (idle)
 // or writes. Output is queued without locks.
 //
 // Differences from the model: unless told so, the next read does not wait for

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,6 +28,36 @@ func seedFrames() [][]byte {
 	return frames
 }
 
+// recorded returns what the official client sent in the broker's conformance
+// tests, one stream a test.
+func recorded(f *testing.F) (streams [][]byte) {
+	files, err := filepath.Glob("../testdata/fuzz/FuzzConnection/*")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no recorded streams: %v", err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, quoted, _ := strings.Cut(string(text), "[]byte(")
+		stream, err := strconv.Unquote(strings.TrimSuffix(strings.TrimSpace(quoted), ")"))
+		if err != nil {
+			f.Fatalf("%s: %v", name, err)
+		}
+		streams = append(streams, []byte(stream))
+	}
+	return streams
+}
+
+// eachFrame calls do for the frames of a stream, until one is broken.
+func eachFrame(stream []byte, do func(*Frame)) {
+	fr := NewFrameReader(bytes.NewReader(stream), ReaderOptions{})
+	for fm := (Frame{}); fr.Next(&fm) == nil; {
+		do(&fm)
+	}
+}
+
 // FuzzParse: whatever the bytes, Parse returns, and does not depend on what the
 // Command held.
 func FuzzParse(f *testing.F) {
@@ -34,6 +68,9 @@ func FuzzParse(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(bytes.Clone(fm.Command))
+	}
+	for _, stream := range recorded(f) {
+		eachFrame(stream, func(fm *Frame) { f.Add(bytes.Clone(fm.Command)) })
 	}
 	var used Command
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -52,6 +89,13 @@ func FuzzParse(f *testing.F) {
 func FuzzMetadata(f *testing.F) {
 	f.Add((&Metadata{ProducerName: []byte("p"), PartitionKey: []byte("k"), Batched: true, NumMessages: 3}).Append(nil))
 	f.Add([]byte{})
+	for _, stream := range recorded(f) {
+		eachFrame(stream, func(fm *Frame) {
+			if md, _, err := SplitPayload(fm.HeadersAndPayload); err == nil {
+				f.Add(bytes.Clone(md))
+			}
+		})
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var m, again Metadata
 		if ParseMetadata(b, &m) != nil {
@@ -75,6 +119,9 @@ func FuzzFrameReader(f *testing.F) {
 		all = append(all, frame...)
 	}
 	f.Add(all, uint8(100))
+	for _, stream := range recorded(f) {
+		f.Add(stream, uint8(50))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, chunk uint8) {
 		const limit = 4096
 		fr := NewFrameReader(&chunkReader{b: b, sizes: []int{int(chunk) + 1}}, ReaderOptions{BufferSize: 32, MaxFrameSize: limit, VerifyChecksum: chunk&1 == 0})
