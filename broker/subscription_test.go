@@ -301,3 +301,27 @@ func TestClientThatDoesNotReadWhatItIsTold(t *testing.T) {
 	c.tellActive(1, true)
 	deaf.expectClosed()
 }
+
+func TestPartialAcksAreBounded(t *testing.T) {
+	var p partialAcks
+	const last = 1 << 40
+	for entry := range int64(maxPartial + 10) {
+		if p.merge(entry, []int64{1}, 0, last) {
+			t.Fatalf("entry %d is acknowledged altogether", entry)
+		}
+	}
+	if n := len(p.sets); n != maxPartial || p.of(maxPartial) != nil {
+		t.Errorf("%d sets are kept, want %d", n, maxPartial)
+	}
+	// Those acknowledged meanwhile make room.
+	p.merge(maxPartial+20, []int64{1}, 100, last)
+	if n := len(p.sets); n != maxPartial-100+1 || p.of(99) != nil || p.of(maxPartial+20) == nil {
+		t.Errorf("%d sets are kept", n)
+	}
+	// Words that are left out are acknowledged.
+	p.merge(200, []int64{-1, -1}, 100, last)
+	p.clear()
+	if p.merge(200, []int64{-1, -1}, 0, last) || !p.merge(200, []int64{0}, 0, last) || p.of(200) != nil {
+		t.Error("a shorter set does not acknowledge the rest")
+	}
+}
