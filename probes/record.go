@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +21,13 @@ type Options struct {
 	Sources  []profile.Source // nil means DefaultSources, and mutex, block and cpu where the target serves pprof
 	Duration time.Duration    // length of the window, for sources that must say so in advance; 0 when not known
 	Hz       int              // ticks of the goroutine sampler per second, 0 means its default
-	PprofURL string           // base URL of the target's pprof; "" lets discovery find it
-	Work     []work.Counter   // counters of work done; nil lets discovery find them
+	// Beside are sources to record beside Sources, such as those that no default includes.
+	Beside []profile.Source
+	// ProbeBudget is how many hits of uprobes per second the target may pay for,
+	// above which they are detached; 0 means the default of package exact.
+	ProbeBudget int
+	PprofURL    string         // base URL of the target's pprof; "" lets discovery find it
+	Work        []work.Counter // counters of work done; nil lets discovery find them
 	// NoDiscover keeps the recorder from connecting to the target's ports.
 	NoDiscover bool
 	// Annotate completes a capture before it is written, such as with the
@@ -72,6 +78,11 @@ func Start(ctx context.Context, o Options) (*Session, error) {
 		s.opt.Sources = DefaultSources()
 		if s.opt.PprofURL != "" {
 			s.opt.Sources = append(s.opt.Sources, profile.SourceMutex, profile.SourceBlock, profile.SourceCPU)
+		}
+	}
+	for _, src := range s.opt.Beside {
+		if !slices.Contains(s.opt.Sources, src) {
+			s.opt.Sources = append(slices.Clip(s.opt.Sources), src)
 		}
 	}
 	// Symbols are opened before the window, while the target surely lives. A

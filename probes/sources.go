@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/contention-toolkit/contention/probes/exact"
 	"github.com/contention-toolkit/contention/probes/goroutine"
 	"github.com/contention-toolkit/contention/probes/pprofhttp"
 	"github.com/contention-toolkit/contention/probes/thread"
@@ -23,7 +24,13 @@ var overHTTP = []profile.Source{profile.SourceMutex, profile.SourceBlock, profil
 
 // Known says whether a source can be asked for.
 func Known(s profile.Source) bool {
-	return s == profile.SourceGoroutines || s == profile.SourceThreads || isHTTP(s)
+	return s == profile.SourceGoroutines || s == profile.SourceThreads || isExact(s) || isHTTP(s)
+}
+
+// isExact says whether a source comes from uprobes on the Go runtime. Wakers
+// come with goroutines-exact and are not asked for by themselves.
+func isExact(s profile.Source) bool {
+	return s == profile.SourceExact || s == profile.SourceLocks
 }
 
 func isHTTP(s profile.Source) bool {
@@ -36,9 +43,10 @@ func isHTTP(s profile.Source) bool {
 }
 
 // startSources starts what was asked for. Everything that the target serves
-// over HTTP is one recorder. What cannot be started is noted as absent.
+// over HTTP is one recorder, and so is what uprobes see. What cannot be started
+// is noted as absent.
 func (s *Session) startSources(ctx context.Context) []error {
-	var http []profile.Source
+	var http, uprobes []profile.Source
 	var reasons []error
 	fail := func(src profile.Source, err error) {
 		s.absent = append(s.absent, profile.Absent{Source: src, Reason: err.Error()})
@@ -50,6 +58,9 @@ func (s *Session) startSources(ctx context.Context) []error {
 		switch {
 		case isHTTP(src):
 			http = append(http, src)
+			continue
+		case isExact(src):
+			uprobes = append(uprobes, src)
 			continue
 		case src == profile.SourceGoroutines:
 			started, err = s.startGoroutines(ctx)
@@ -65,20 +76,25 @@ func (s *Session) startSources(ctx context.Context) []error {
 		s.sources = append(s.sources, started)
 		s.names = append(s.names, string(src))
 	}
-	if len(http) == 0 {
-		return reasons
-	}
-	started, err := s.startHTTP(ctx, http)
-	for _, src := range http {
-		if err != nil {
-			fail(src, err)
-		} else {
-			s.names = append(s.names, string(src))
+	group := func(list []profile.Source, start func(context.Context, []profile.Source) (source, error)) {
+		if len(list) == 0 {
+			return
+		}
+		started, err := start(ctx, list)
+		for _, src := range list {
+			if err != nil {
+				fail(src, err)
+			} else {
+				s.names = append(s.names, string(src))
+			}
+		}
+		if err == nil {
+			s.sources = append(s.sources, started)
 		}
 	}
-	if err == nil {
-		s.sources = append(s.sources, started)
-	}
+	// Uprobes come last: attaching them takes a while.
+	group(http, s.startHTTP)
+	group(uprobes, s.startExact)
 	return reasons
 }
 
@@ -119,6 +135,26 @@ func (s *Session) startThreads(ctx context.Context) (source, error) {
 
 func (t threadSource) stop() ([]*profile.Capture, []profile.Absent, error) {
 	return one(t.Stop())
+}
+
+type exactSource struct{ *exact.Recorder }
+
+func (s *Session) startExact(ctx context.Context, sources []profile.Source) (source, error) {
+	opt := exact.Options{PID: s.opt.PID, Budget: s.opt.ProbeBudget, Process: s.symbols}
+	for _, src := range sources {
+		opt.Waits = opt.Waits || src == profile.SourceExact
+		opt.Locks = opt.Locks || src == profile.SourceLocks
+	}
+	rec, err := exact.Start(ctx, opt)
+	if err != nil {
+		return nil, err
+	}
+	return exactSource{rec}, nil
+}
+
+func (e exactSource) stop() ([]*profile.Capture, []profile.Absent, error) {
+	captures, err := e.Stop()
+	return captures, nil, err
 }
 
 type httpSource struct{ *pprofhttp.Recorder }

@@ -144,6 +144,7 @@ func (s *Session) complete(m *profile.Meta, after edge, counters []profile.WorkC
 	for _, src := range m.Sources {
 		m.Recorder.BPFNs += src.Cost.BPFNs
 		m.Recorder.ProbeHits += src.Cost.ProbeHits
+		m.Recorder.ProbeNs += src.Cost.ProbeNs
 		m.Recorder.MemBytes += src.Cost.MemBytes
 	}
 }

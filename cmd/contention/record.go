@@ -31,6 +31,9 @@ type recordFlags struct {
 	work       []string
 	delivered  string
 	noDiscover bool
+	exact      bool
+	locks      bool
+	budget     int
 	json       bool
 }
 
@@ -49,6 +52,13 @@ Sources (--source, repeatable):
   cpu         Go's CPU profile over HTTP
   fgprof      wall clock over HTTP, where the target serves it
 
+Every wait, counted (Go programs on amd64, by uprobes on the runtime):
+  --exact     goroutines-exact and wakers: how often and how long each stack was blocked and
+              runnable, with distributions, and who woke it
+  --locks     locks: waiter and releaser paired per lock; contention top REC --by lock
+Each hit of a probe costs the target microseconds: they are for paced loads. Above
+--probe-budget hits per second they are detached, and the other sources go on.
+
 Without --source, it records goroutines and threads, and mutex, block and cpu
 where the target serves pprof. Only the target is traced, and nothing stays
 attached when record ends, however it ends. What cannot be recorded is named
@@ -56,6 +66,7 @@ with the reason, and the rest is recorded.`,
 		Example: `  contention record --pid 4242 --duration 10s -o rec
   contention record --name nats-server --source goroutines -o rec
   contention record --pid 4242 --pprof http://127.0.0.1:6060 --source mutex --source block -o rec
+  contention record --pid 4242 --exact --locks --duration 5s -o rec
   contention record --duration 5s -o rec -- ./mybroker --listen 127.0.0.1:6650`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
@@ -72,6 +83,9 @@ with the reason, and the rest is recorded.`,
 	fl.StringArrayVar(&f.work, "work", nil, "counter of messages acknowledged to producers, URL#metric (default: known ones are looked for)")
 	fl.StringVar(&f.delivered, "work-delivered", "", "counter of messages sent to consumers, URL#metric")
 	fl.BoolVar(&f.noDiscover, "no-discover", false, "never connect to the target's ports to look for pprof and counters")
+	fl.BoolVar(&f.exact, "exact", false, "count every wait of the goroutines, and who ended it, by uprobes")
+	fl.BoolVar(&f.locks, "locks", false, "pair waiters and releasers per lock, by uprobes")
+	fl.IntVar(&f.budget, "probe-budget", 0, "hits of uprobes per second above which they are detached (default 200000)")
 	fl.BoolVar(&f.json, "json", false, "print the recording's top waits as JSON")
 	return cmd
 }
@@ -132,10 +146,20 @@ func (f *recordFlags) options() (probes.Options, bool, error) {
 	}
 	for _, s := range f.sources {
 		if !probes.Known(profile.Source(s)) {
-			return opt, false, usageError("--source %q is not known; use goroutines, threads, mutex, block, cpu or fgprof", s)
+			return opt, false, usageError("--source %q is not known; use goroutines, threads, mutex, block, cpu, fgprof, goroutines-exact or locks", s)
 		}
 		opt.Sources = append(opt.Sources, profile.Source(s))
 	}
+	if f.exact {
+		opt.Beside = append(opt.Beside, profile.SourceExact)
+	}
+	if f.locks {
+		opt.Beside = append(opt.Beside, profile.SourceLocks)
+	}
+	if f.budget < 0 {
+		return opt, false, usageError("--probe-budget %d: want more than 0", f.budget)
+	}
+	opt.ProbeBudget = f.budget
 	counters := map[string]string{}
 	for _, w := range f.work {
 		counters[w] = profile.WorkPublished
@@ -165,6 +189,8 @@ var costs = map[profile.Source]string{
 	profile.SourceMutex:      "costs one read at each edge; the target pays for the profile already",
 	profile.SourceBlock:      "costs one read at each edge; the target pays for the profile already",
 	profile.SourceCPU:        "costs the target Go's CPU profiler, 100 signals per CPU second",
+	profile.SourceExact:      "costs the target a trap of some microseconds at every park, wake-up and switch of a goroutine",
+	profile.SourceLocks:      "costs the target a trap of some microseconds at every contended lock and every park of a goroutine",
 	profile.SourceFgprof:     "costs the target a stop of all goroutines 99 times per second",
 }
 
@@ -174,7 +200,7 @@ func (f *recordFlags) announce(w io.Writer, s *probes.Session, opt probes.Option
 	fmt.Fprintf(w, "recording process %d (%s) for %v: %s\n", t.PID, oneLine(filepath.Base(t.Executable)), f.duration, strings.Join(s.Recording(), ", "))
 	for _, name := range s.Recording() {
 		if c := costs[profile.Source(name)]; c != "" {
-			fmt.Fprintf(w, "  %-11s %s\n", name, c)
+			fmt.Fprintf(w, "  %-16s %s\n", name, c)
 		}
 	}
 	for _, a := range s.Absent() {
@@ -194,7 +220,7 @@ func (f *recordFlags) show(stdout, stderr io.Writer, dir string) error {
 	attrs, err := attributeAll(rec, "", 0, 0, nil)
 	if err != nil {
 		fmt.Fprintf(stderr, "nothing to attribute: %v\n", err)
-		return nil
+		attrs = nil
 	}
 	format := "text"
 	if f.json {
@@ -202,6 +228,9 @@ func (f *recordFlags) show(stdout, stderr io.Writer, dir string) error {
 	}
 	if err := writeTop(stdout, newTopView(rec, attrs, false, 5), format); err != nil {
 		return err
+	}
+	if rec.Locks != nil {
+		fmt.Fprintf(stderr, "\nlocks: contention top %s --by lock\n", dir)
 	}
 	fmt.Fprintf(stderr, "\nnext: contention top %s\n      contention flame %s -o flame.svg\n", dir, dir)
 	return nil

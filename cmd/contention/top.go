@@ -18,6 +18,7 @@ type topFlags struct {
 	format      string
 	json        bool
 	source      string
+	by          string
 	idle        bool
 	limit       int
 	from, to    time.Duration
@@ -33,9 +34,13 @@ func newTop() *cobra.Command {
 frame nearest the leaf), wait class, share, threads lost (off-CPU seconds per
 second) and, where the target's work is known, time per message.
 
+With --by lock it shows the locks of a recording made with --locks: how often and
+how long they were waited for, by whom, and who let go of them.
+
 Idle waits are left out unless --idle is given; their size is always printed.`,
 		Example: `  contention top rec
   contention top rec --source threads --idle
+  contention top rec --by lock
   contention top rec --from 2s --to 5s --format csv`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.OutOrStdout(), args[0]) },
@@ -43,7 +48,8 @@ Idle waits are left out unless --idle is given; their size is always printed.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.format, "format", "text", "text, markdown, csv or json")
 	fl.BoolVar(&f.json, "json", false, "the same as --format json")
-	fl.StringVar(&f.source, "source", "", "one source only: goroutines, threads, mutex or block")
+	fl.StringVar(&f.source, "source", "", "one source only: goroutines, goroutines-exact, locks, threads, mutex or block")
+	fl.StringVar(&f.by, "by", "operation", "operation (and wait site) or lock")
 	fl.BoolVar(&f.idle, "idle", false, "show idle waits too")
 	fl.IntVar(&f.limit, "limit", 20, "rows per table, 0 for all")
 	fl.DurationVar(&f.from, "from", 0, "start of the part to look at, from the recording's start, in whole seconds")
@@ -62,6 +68,13 @@ func (f *topFlags) run(w io.Writer, dir string) error {
 	rec, err := profile.Open(dir)
 	if err != nil {
 		return err
+	}
+	switch f.by {
+	case "operation":
+	case "lock":
+		return f.runLocks(w, rec)
+	default:
+		return usageError("--by %q is not known; use operation or lock", f.by)
 	}
 	attrs, err := attributeAll(rec, f.source, f.from, f.to, f.application)
 	if err != nil {
@@ -82,7 +95,11 @@ func attributeAll(rec *profile.Recording, source string, from, to time.Duration,
 		}
 	}
 	var out []*analysis.Attribution
-	for _, s := range []profile.Source{profile.SourceGoroutines, profile.SourceThreads, profile.SourceBlock, profile.SourceMutex} {
+	for _, s := range []profile.Source{profile.SourceGoroutines, profile.SourceExact, profile.SourceThreads, profile.SourceBlock, profile.SourceMutex, profile.SourceLocks} {
+		// Waits for locks are among all waits already.
+		if s == profile.SourceLocks && source == "" && rec.Profiles[profile.SourceExact] != nil {
+			continue
+		}
 		if rec.Profiles[s] == nil || source != "" && source != string(s) {
 			continue
 		}

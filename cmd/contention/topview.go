@@ -28,23 +28,25 @@ type topView struct {
 }
 
 type topTable struct {
-	Source         string              `json:"source"`
-	Plane          string              `json:"plane"`
-	Charges        string              `json:"charges"` // whom the source charges the time to
-	WindowSeconds  float64             `json:"window_seconds"`
-	Published      float64             `json:"published"` // messages, 0 when unknown
-	Delivered      float64             `json:"delivered"`
-	OffCPUSeconds  float64             `json:"off_cpu_seconds"`
-	IdleSeconds    float64             `json:"idle_seconds"`
-	UnknownIdle    float64             `json:"unknown_idle_seconds"`
-	UnknownClass   float64             `json:"unknown_class_seconds"`
-	NoFrameSeconds float64             `json:"no_application_frame_seconds"` // not idle
-	Rows           []topRow            `json:"rows"`
-	LeftOut        int                 `json:"rows_left_out"`
-	LeftOutSeconds float64             `json:"rows_left_out_seconds"`
-	Classes        []topClass          `json:"classes"` // not idle
-	Accounting     *profile.Accounting `json:"accounting"`
-	Loss           map[string]int64    `json:"loss"`
+	Source         string                `json:"source"`
+	Plane          string                `json:"plane"`
+	Charges        string                `json:"charges"` // whom the source charges the time to
+	WindowSeconds  float64               `json:"window_seconds"`
+	Published      float64               `json:"published"` // messages, 0 when unknown
+	Delivered      float64               `json:"delivered"`
+	OffCPUSeconds  float64               `json:"off_cpu_seconds"`
+	IdleSeconds    float64               `json:"idle_seconds"`
+	UnknownIdle    float64               `json:"unknown_idle_seconds"`
+	UnknownClass   float64               `json:"unknown_class_seconds"`
+	NoFrameSeconds float64               `json:"no_application_frame_seconds"` // not idle
+	Rows           []topRow              `json:"rows"`
+	LeftOut        int                   `json:"rows_left_out"`
+	LeftOutSeconds float64               `json:"rows_left_out_seconds"`
+	Classes        []topClass            `json:"classes"` // not idle
+	Accounting     *profile.Accounting   `json:"accounting"`
+	Loss           map[string]int64      `json:"loss"`
+	Probes         *probeCost            `json:"probes,omitempty"`
+	Reconciled     []analysis.Reconciled `json:"reconciled,omitempty"`
 }
 
 type topRow struct {
@@ -81,6 +83,10 @@ func newTopView(rec *profile.Recording, attrs []*analysis.Attribution, idle bool
 		t := newTopTable(a, idle, limit)
 		if info := rec.Meta.Info(a.Source); info != nil {
 			t.Loss = info.Loss
+			t.Probes = newProbeCost(info, a.Published)
+		}
+		if a.Source == profile.SourceExact {
+			t.Reconciled = analysis.Reconcile(rec)
 		}
 		v.Tables = append(v.Tables, t)
 		// What is said of a recording's work is the same for every source.
@@ -96,6 +102,8 @@ func newTopView(rec *profile.Recording, attrs []*analysis.Attribution, idle bool
 
 var charges = map[profile.Source]string{
 	profile.SourceGoroutines: "the goroutine that waits, by sampling from outside",
+	profile.SourceExact:      "the goroutine that waits, every park, by uprobes",
+	profile.SourceLocks:      "the goroutine that waits for a lock, every park, by uprobes",
 	profile.SourceThreads:    "the thread that waits, every switch",
 	profile.SourceBlock:      "the goroutine that waited, once it went on",
 	profile.SourceMutex:      "the goroutine that unlocked",
@@ -236,6 +244,10 @@ func (t topTable) footer() []string {
 		out = append(out, fmt.Sprintf("accounting of %.1f %s-seconds: running %s, runnable %s, blocked %s, syscall %s, unknown %s, lost %s, residual %s",
 			seconds(a.TotalNs), t.Plane, p(a.RunningNs), p(a.RunnableNs), p(a.BlockedNs), p(a.SyscallNs), p(a.UnknownNs), p(a.LostNs), p(a.Residual())))
 	}
+	if t.Probes != nil {
+		out = append(out, t.Probes.String())
+	}
+	out = append(out, reconciledLines(t.Reconciled)...)
 	var loss []string
 	for k, n := range t.Loss {
 		if n != 0 {

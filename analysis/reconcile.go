@@ -1,0 +1,84 @@
+package analysis
+
+import (
+	"sort"
+
+	"github.com/contention-toolkit/contention/profile"
+)
+
+// Reconciled is what sources that should agree say of one wait reason, each over
+// its own window, in goroutines: blocked seconds per second.
+type Reconciled struct {
+	Reason string  `json:"reason"`
+	Exact  float64 `json:"exact"` // blocked, every wait counted
+	// ExactOffCPU is blocked and then runnable, which the block profile measures.
+	ExactOffCPU float64  `json:"exact_off_cpu"`
+	Sampled     *float64 `json:"sampled"` // blocked, by the sampler; nil where it was not recorded
+	// Block is the delay of Go's block profile; nil where it was not recorded or
+	// has no such reason. It counts a wait when it has ended, with all of its
+	// length: waits that are open at an edge of the window make a difference.
+	Block *float64 `json:"block"`
+}
+
+// Reconcile compares the exact source of a recording with the sampler and with
+// the block profile, by wait reason, most blocked first. It returns nil where
+// the recording has no exact source, or nothing to compare it with.
+func Reconcile(rec *profile.Recording) []Reconciled {
+	blocked, off := byReason(rec, profile.SourceExact)
+	if blocked == nil {
+		return nil
+	}
+	sampled, _ := byReason(rec, profile.SourceGoroutines)
+	delay, _ := byReason(rec, profile.SourceBlock)
+	if sampled == nil && delay == nil {
+		return nil
+	}
+	out := []Reconciled{}
+	for reason, v := range blocked {
+		r := Reconciled{Reason: reason, Exact: v, ExactOffCPU: off[reason]}
+		if sampled != nil {
+			s := sampled[reason]
+			r.Sampled = &s
+		}
+		if d, ok := delay[reason]; ok {
+			r.Block = &d
+		}
+		out = append(out, r)
+	}
+	sort.Slice(out, func(i, j int) bool {
+		if out[i].Exact != out[j].Exact {
+			return out[i].Exact > out[j].Exact
+		}
+		return out[i].Reason < out[j].Reason
+	})
+	return out
+}
+
+// byReason sums a source's blocked and off-CPU time by wait reason, in seconds
+// per second; nil where it was not recorded.
+func byReason(rec *profile.Recording, s profile.Source) (blocked, off map[string]float64) {
+	info, p := rec.Meta.Info(s), rec.Profiles[s]
+	if info == nil || p == nil || info.Window.DurationNs <= 0 {
+		return nil, nil
+	}
+	cols, err := columnsOf(p)
+	if err != nil {
+		return nil, nil
+	}
+	blocked, off = map[string]float64{}, map[string]float64{}
+	for _, sample := range p.Samples {
+		reason := p.Labels(sample.Labels).Get(profile.LabelReason)
+		if reason == "" {
+			reason = reasonOfStack(p.Frames(sample.Stack))
+		}
+		v := cols.value(sample.Values)
+		blocked[reason] += float64(v.BlockedNs) / float64(info.Window.DurationNs)
+		off[reason] += float64(v.OffCPUNs()) / float64(info.Window.DurationNs)
+	}
+	return blocked, off
+}
+
+// Messages is the work of a role that was done in a window, 0 when unknown.
+func Messages(rec *profile.Recording, role string, window profile.Window) float64 {
+	return messages(rec.Meta.WorkOf(role), window)
+}
