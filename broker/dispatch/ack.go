@@ -114,7 +114,7 @@ func (d *Dispatcher) toReplay(items []replayItem) {
 	if len(items) == 0 {
 		return
 	}
-	d.replay.addAll(items)
+	d.replay.add(items...)
 	d.redeliver.count(items)
 	d.counters.redelivered.Add(uint64(len(items)))
 	if n := len(d.replayIDs); n > 0 {

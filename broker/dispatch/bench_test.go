@@ -86,7 +86,7 @@ func benchSendLoop(b *testing.B, typ wire.SubType, sticky bool) {
 			entries[i].ID = int64(n + i)
 		}
 		d.mu.Lock()
-		d.sendMessagesToConsumers(entries, false)
+		d.sendMessagesToConsumers(entries, nil)
 		d.mu.Unlock()
 		for _, s := range sinks {
 			s.c.settle(must(s.c.pending.take(s.ids)))

@@ -126,14 +126,41 @@ func (c *Consumer) Active() bool { return c.active.Load() }
 // in order.
 func (c *Consumer) Close() { c.d.removeConsumer(c) }
 
-// available reports whether the consumer can be sent something now.
+// available reports whether the consumer can be sent something now, beside what
+// the send loop has collected for it. It needs mu.
 func (c *Consumer) available() bool {
-	return c.permits.Load() > 0 && !c.full.Load() && c.Sink.Writable()
+	var collected int64
+	if c.group != nil {
+		collected = c.group.messages
+		if limit := c.d.cfg.MaxUnackedPerConsumer; limit >= 0 && c.limited() && c.unacked.Load()+collected >= limit {
+			return false
+		}
+	}
+	return c.permits.Load() > collected && !c.full.Load() && c.Sink.Writable()
+}
+
+// room returns how many entries the consumer can be sent now, at most.
+func (c *Consumer) room() int {
+	if !c.available() {
+		return 0
+	}
+	return int(min(c.permits.Load(), math.MaxInt32))
 }
 
 // limited reports whether the subscription's type has limits on what is
 // unacknowledged.
 func (c *Consumer) limited() bool { return c.Type == wire.Shared || c.Type == wire.KeyShared }
+
+// charge counts n messages that the send loop has collected. Until then only
+// that loop takes them into account, which is enough: others add permits and
+// take off acknowledgements, and what looks at the counts to take a decision
+// holds mu. It needs mu.
+func (c *Consumer) charge(n int64) {
+	c.permits.Add(-n)
+	c.credited.Add(-n)
+	c.delivered.Add(uint64(n))
+	c.addUnacked(n)
+}
 
 // addUnacked counts n messages sent.
 func (c *Consumer) addUnacked(n int64) {

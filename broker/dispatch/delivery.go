@@ -55,6 +55,7 @@ type Sink interface {
 
 // deliver hands each consumer what the send loop collected for it. It needs mu.
 func (d *Dispatcher) deliver() {
+	d.countCollected()
 	waits := d.cfg.NextRead == NextReadAnyWritten
 	if waits {
 		d.loops++
@@ -74,10 +75,27 @@ func (d *Dispatcher) deliver() {
 			}
 			first = false
 		}
-		d.cfg.Delivered.Add(uint64(v.messages))
-		c.delivered.Add(uint64(v.messages))
-		d.counters.delivered.Add(uint64(v.messages))
-		d.counters.bytes.Add(uint64(v.Bytes))
 		c.Sink.Deliver(v)
 	}
+}
+
+// countCollected counts what the send loop collected: before any of it is
+// delivered and thus acknowledged. It needs mu.
+func (d *Dispatcher) countCollected() {
+	var messages, bytes int64
+	for _, c := range d.consumers {
+		if c.group != nil {
+			messages += c.group.messages
+			bytes += c.group.Bytes
+			c.charge(c.group.messages)
+		}
+	}
+	if messages == 0 {
+		return
+	}
+	d.total.Add(-messages)
+	d.unacked.Add(messages)
+	d.cfg.Delivered.Add(uint64(messages))
+	d.counters.delivered.Add(uint64(messages))
+	d.counters.bytes.Add(uint64(bytes))
 }

@@ -79,9 +79,10 @@ type Dispatcher struct {
 	replay      replaySet
 	readBatch   int
 	readPending bool
-	readFirst   int64   // first entry of the replay set when that read began
-	replayIDs   []int64 // asked for and not returned yet; empty = none
-	replayStale bool    // an entry before the last of them came to the set
+	readFirst   int64        // first entry of the replay set when that read began
+	replayIDs   []int64      // asked for and not returned yet; empty = none
+	picked      []replayItem // what replayIDs are, as they are in the replay set
+	replayStale bool         // an entry before the last of them came to the set
 	unackedFull bool
 	failing     bool // nothing is read: the last read failed
 	failures    backoff
@@ -91,7 +92,8 @@ type Dispatcher struct {
 	md      wire.Metadata
 	key     []byte
 	blocked hashSet
-	sent    []int64
+	leaving []replayItem
+	moved   []replayItem
 	gone    []int64
 }
 

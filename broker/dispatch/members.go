@@ -18,7 +18,7 @@ func (d *Dispatcher) AddConsumer(o ConsumerOptions) (*Consumer, error) {
 	}
 	if d.subType != o.Type {
 		d.subType = o.Type
-		d.replay.forgetHashes()
+		d.forgetHashes()
 	}
 	d.policy = policyOf(&o)
 	d.nextNumber++
@@ -69,12 +69,22 @@ func (d *Dispatcher) setConsumers(now []*Consumer) {
 	default:
 		d.selector = autoSplit(now)
 	}
+	d.replay.assign(d.selector)
 	if d.selector != nil && d.ordered() {
 		d.draining.recompute(now, d.selector.owner)
 	} else {
 		d.draining.clear()
 	}
 	d.chooseActive()
+}
+
+// forgetHashes is for a change of type, after which entries hash differently:
+// those that wait, and those being read again. It needs mu.
+func (d *Dispatcher) forgetHashes() {
+	d.replay.forgetHashes()
+	for i := range d.picked {
+		d.picked[i].hash = unknownHash
+	}
 }
 
 // chooseActive makes the first consumer of Exclusive and Failover the active

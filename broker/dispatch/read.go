@@ -82,9 +82,17 @@ func (d *Dispatcher) readMoreEntries() {
 
 // readReplay starts a replay read of what can be sent now, if there is any.
 func (d *Dispatcher) readReplay(n int) bool {
-	d.replayIDs = d.replay.pick(d.replayIDs[:0], n, d.mayReplay)
-	if len(d.replayIDs) == 0 {
+	may := d.mayReplay
+	if d.selector != nil && !d.draining.active.Load() { // under mu none begins to
+		may = nil
+	}
+	d.picked = d.replay.pick(d.picked[:0], n, may)
+	if len(d.picked) == 0 {
 		return false
+	}
+	d.replayIDs = d.replayIDs[:0]
+	for _, it := range d.picked {
+		d.replayIDs = append(d.replayIDs, it.id)
 	}
 	if err := d.cursor.AsyncReplay(d.replayIDs, d.cfg.MaxReadSizeBytes); err != nil {
 		d.replayIDs = d.replayIDs[:0]
@@ -97,9 +105,6 @@ func (d *Dispatcher) readReplay(n int) bool {
 
 // mayReplay reports whether an entry of the hash can be sent now.
 func (d *Dispatcher) mayReplay(h uint16) bool {
-	if h == unknownHash {
-		return true // the send loop will tell
-	}
 	c := d.owner(h)
 	return c != nil && c.available() && !d.draining.blocks(h, c)
 }
@@ -148,7 +153,7 @@ func (cb callbacks) EntriesRead(entries []ledger.Entry) {
 	if d.ordered() && d.replay.first() < d.readFirst {
 		d.putAside(entries)
 	} else {
-		d.sendMessagesToConsumers(entries, false)
+		d.sendMessagesToConsumers(entries, nil)
 	}
 	d.readMoreEntries()
 }
@@ -162,13 +167,12 @@ func (cb callbacks) EntriesReplayed(entries []ledger.Entry) {
 		d.replayIDs = d.replayIDs[:0]
 		return
 	}
-	d.dropGone(d.replayIDs, entries)
+	returned := d.dropGone(entries)
 	d.replayIDs = d.replayIDs[:0]
 	// An entry before these may have come meanwhile, of the same hash: then all
 	// are picked again, that one first.
 	if !d.replayStale {
-		d.sendMessagesToConsumers(entries, true)
-		if len(entries) > 0 && len(d.sent) == 0 {
+		if d.sendMessagesToConsumers(entries, returned) == 0 && len(entries) > 0 {
 			d.retryLater(d.retries.next()) // at once would go round in circles
 			return
 		}
@@ -177,23 +181,28 @@ func (cb callbacks) EntriesReplayed(entries []ledger.Entry) {
 	d.readMoreEntries()
 }
 
-// dropGone forgets entries that were asked for and no longer exist. Those after
-// the last one returned may just not have fitted into the read.
-func (d *Dispatcher) dropGone(ids []int64, got []ledger.Entry) {
-	d.gone = d.gone[:0]
+// dropGone forgets entries that were picked and no longer exist, and returns
+// those that got has. Those after the last one returned may just not have
+// fitted into the read.
+func (d *Dispatcher) dropGone(got []ledger.Entry) (returned []replayItem) {
+	d.gone, d.leaving = d.gone[:0], d.leaving[:0]
 	all := len(got) == 0
-	for _, id := range ids {
-		if len(got) > 0 && got[0].ID == id {
+	returned = d.picked[:0]
+	for _, it := range d.picked {
+		if len(got) > 0 && got[0].ID == it.id {
 			got = got[1:]
+			returned = append(returned, it)
 			continue
 		}
 		if len(got) == 0 && !all {
 			break
 		}
-		d.gone = append(d.gone, id)
+		d.gone = append(d.gone, it.id)
+		d.leaving = append(d.leaving, it)
 	}
-	d.replay.removeAll(d.gone)
+	d.replay.remove(d.leaving)
 	d.redeliver.forget(d.gone)
+	return returned
 }
 
 func (cb callbacks) ReplayFailed(err error) {

@@ -13,165 +13,221 @@ type replayItem struct {
 	hash uint16
 }
 
-// replaySet is the ordered set of entries to send again, and how many of them
-// each hash has.
-type replaySet struct {
-	items  []replayItem // ascending
-	hashes []int32      // by hash; nil until the first item
-
-	passed, taken hashSet // scratch of pick
-}
-
-// hashSet is a set of hashes that is cleared at no cost. The zero value is
-// empty; it takes 256 KB from the first add on.
-type hashSet struct {
-	marks []uint32
-	round uint32 // a hash is in the set if its mark is this; 0 = never cleared
-}
-
-func (s *hashSet) clear() {
-	if s.round++; s.round == 0 { // wrapped: old marks would count again
-		clear(s.marks)
-		s.round = 1
-	}
-}
-
-func (s *hashSet) add(h uint16) {
-	if s.marks == nil {
-		s.marks = make([]uint32, hashRange)
-		s.round = max(s.round, 1)
-	}
-	s.marks[h] = s.round
-}
-
-func (s *hashSet) has(h uint16) bool { return s.marks != nil && s.marks[h] == s.round }
-
-func (s *replaySet) len() int { return len(s.items) }
-
-// first returns the first entry, or one after all others if there is none.
-func (s *replaySet) first() int64 {
-	if len(s.items) == 0 {
-		return math.MaxInt64
-	}
-	return s.items[0].id
-}
-
-func (s *replaySet) clear() {
-	s.items = nil
-	clear(s.hashes)
-}
-
-// removeUpTo removes last and all before it.
-func (s *replaySet) removeUpTo(last int64) {
-	if s.first() > last {
-		return
-	}
-	n := 0
-	for ; n < len(s.items) && s.items[n].id <= last; n++ {
-		s.count(s.items[n].hash, -1)
-	}
-	s.items = slices.Delete(s.items, 0, n)
-}
+func byID(a, b replayItem) int { return cmp.Compare(a.id, b.id) }
 
 // unknownHash is the hash of entries that were read for another type of
 // subscription; any later entry may be of the same key.
 const unknownHash = 0
 
-func (s *replaySet) hasHash(h uint16) bool {
-	return len(s.items) > 0 && (s.hashes[h] > 0 || s.hashes[unknownHash] > 0)
+// replaySet is the ordered set of entries to send again, and how many of them
+// each hash has. They lie in one bucket per owner, so that what waits for
+// consumers that can be sent nothing is not looked at, however much it is.
+// assign comes first, and again whenever the owners change.
+type replaySet struct {
+	owners *selector // nil = the subscription's type gives hashes no owners
+	// buckets are, with owners: one for unknown hashes, one per owner in the
+	// selector's numbering, one for what nobody owns. Without: one.
+	buckets []bucket
+	n       int
+	hashes  []int32 // by hash; nil until the first item
+
+	// Scratch of pick.
+	passed, taken hashSet
+	heads         []head
 }
 
-// forgetHashes makes every hash unknown.
-func (s *replaySet) forgetHashes() {
-	for i := range s.items {
-		s.items[i].hash = unknownHash
+// assign moves everything to the buckets of other owners.
+func (s *replaySet) assign(owners *selector) {
+	old := s.buckets
+	s.owners, s.buckets = owners, make([]bucket, 1)
+	if owners != nil {
+		s.buckets = make([]bucket, len(owners.owners)+2)
 	}
+	for i := range old {
+		for _, it := range old[i].items() {
+			s.bucket(it.hash).push(it)
+		}
+	}
+	s.order()
+}
+
+func (s *replaySet) bucket(h uint16) *bucket {
+	if s.owners == nil || h == unknownHash {
+		return &s.buckets[0]
+	}
+	if i := s.owners.table[h]; i > 0 {
+		return &s.buckets[i]
+	}
+	return &s.buckets[len(s.buckets)-1]
+}
+
+func (s *replaySet) len() int { return s.n }
+
+// first returns the first entry, or one after all others if there is none.
+func (s *replaySet) first() int64 {
+	first := int64(math.MaxInt64)
+	for i := range s.buckets {
+		if items := s.buckets[i].items(); len(items) > 0 {
+			first = min(first, items[0].id)
+		}
+	}
+	return first
+}
+
+func (s *replaySet) clear() {
+	clear(s.buckets)
 	clear(s.hashes)
-	s.count(unknownHash, len(s.items))
+	s.n = 0
 }
 
-// rehash corrects the hash of id.
-func (s *replaySet) rehash(id int64, h uint16) {
-	if i, found := s.find(id); found && s.items[i].hash != h {
-		s.count(s.items[i].hash, -1)
-		s.items[i].hash = h
-		s.count(h, 1)
-	}
-}
-
-func (s *replaySet) find(id int64) (int, bool) {
-	return slices.BinarySearchFunc(s.items, id, func(it replayItem, id int64) int { return cmp.Compare(it.id, id) })
-}
-
-func (s *replaySet) add(id int64, h uint16) {
-	if n := len(s.items); n == 0 || s.items[n-1].id < id {
-		s.items = append(s.items, replayItem{id, h})
-	} else if i, found := s.find(id); !found {
-		s.items = slices.Insert(s.items, i, replayItem{id, h})
-	} else {
-		return
-	}
-	s.count(h, 1)
-}
-
-// addAll adds many at once.
-func (s *replaySet) addAll(items []replayItem) {
-	s.items = append(s.items, items...)
-	slices.SortStableFunc(s.items, func(a, b replayItem) int { return cmp.Compare(a.id, b.id) })
-	s.items = slices.CompactFunc(s.items, func(a, b replayItem) bool { return a.id == b.id })
-	clear(s.hashes)
-	for _, it := range s.items {
-		s.count(it.hash, 1)
-	}
-}
-
+// count notes n more items of the hash.
 func (s *replaySet) count(h uint16, n int) {
 	if s.hashes == nil {
 		s.hashes = make([]int32, hashRange)
 	}
 	s.hashes[h] += int32(n)
+	s.n += n
 }
 
-// pick returns up to n ids, in order, whose hash may is true for; may is asked
-// once per hash, since a hash that is passed over must be so altogether.
-func (s *replaySet) pick(ids []int64, n int, may func(uint16) bool) []int64 {
-	if s.len() == 0 {
-		return ids
-	}
-	s.passed.clear()
-	s.taken.clear()
-	for _, it := range s.items {
-		switch {
-		case len(ids) == n:
-			return ids
-		case s.taken.has(it.hash):
-			ids = append(ids, it.id)
-		case s.passed.has(it.hash):
-		case may(it.hash):
-			s.taken.add(it.hash)
-			ids = append(ids, it.id)
-		default:
-			s.passed.add(it.hash)
-		}
-	}
-	return ids
+// hasHash reports whether an item may be of the hash.
+func (s *replaySet) hasHash(h uint16) bool {
+	return s.n > 0 && (s.hashes[h] > 0 || s.hashes[unknownHash] > 0)
 }
 
-// removeAll removes ids, which ascend.
-func (s *replaySet) removeAll(ids []int64) {
-	if len(ids) == 0 {
-		return
-	}
-	kept := s.items[:0]
-	for _, it := range s.items {
-		for len(ids) > 0 && ids[0] < it.id {
-			ids = ids[1:]
+// hasKnown reports whether an item is known to be of the hash.
+func (s *replaySet) hasKnown(h uint16) bool { return s.hashes != nil && s.hashes[h] > 0 }
+
+// forgetHashes makes every hash unknown.
+func (s *replaySet) forgetHashes() {
+	for i := range s.buckets {
+		items := s.buckets[i].items()
+		for j := range items {
+			s.count(items[j].hash, -1)
+			items[j].hash = unknownHash
+			s.count(unknownHash, 1)
 		}
-		if len(ids) > 0 && ids[0] == it.id {
-			s.count(it.hash, -1)
+	}
+	s.assign(s.owners)
+}
+
+// add adds what is not in the set yet.
+func (s *replaySet) add(items ...replayItem) {
+	unordered := false
+	for _, it := range items {
+		b := s.bucket(it.hash)
+		b.push(it)
+		unordered = unordered || b.unordered
+		s.count(it.hash, 1)
+	}
+	if unordered {
+		s.order()
+	}
+}
+
+// order restores the order of buckets that lost it, and drops what is in one
+// twice.
+func (s *replaySet) order() {
+	for i := range s.buckets {
+		b := &s.buckets[i]
+		if !b.unordered {
 			continue
 		}
-		kept = append(kept, it)
+		items := b.items()
+		slices.SortStableFunc(items, byID)
+		kept := items[:1]
+		for _, it := range items[1:] {
+			if it.id == kept[len(kept)-1].id {
+				s.count(it.hash, -1)
+				continue
+			}
+			kept = append(kept, it)
+		}
+		b.all, b.unordered = b.all[:b.first+len(kept)], false
 	}
-	s.items = kept
+}
+
+// removeUpTo removes last and all before it.
+func (s *replaySet) removeUpTo(last int64) {
+	for i := range s.buckets {
+		b := &s.buckets[i]
+		n := 0
+		for _, it := range b.items() {
+			if it.id > last {
+				break
+			}
+			s.count(it.hash, -1)
+			n++
+		}
+		b.drop(n)
+	}
+}
+
+// remove removes items, which ascend. It looks at nothing behind the last of
+// each bucket.
+func (s *replaySet) remove(items []replayItem) {
+	for _, it := range items {
+		if s.bucket(it.hash).remove(it.id) {
+			s.count(it.hash, -1)
+		}
+	}
+	for i := range s.buckets {
+		s.buckets[i].removed()
+	}
+}
+
+// bucket is a list of items that are mostly added behind the last and removed
+// near the first.
+type bucket struct {
+	all       []replayItem
+	first     int // of all; those before are free
+	unordered bool
+
+	read, kept int // of items, while some are removed
+}
+
+// items ascend, but for an unordered bucket.
+func (b *bucket) items() []replayItem { return b.all[b.first:] }
+
+func (b *bucket) push(it replayItem) {
+	n := len(b.all)
+	if n > b.first && b.all[n-1].id >= it.id {
+		b.unordered = true
+	}
+	if n == cap(b.all) && b.first > n/2 { // rather than to grow
+		b.all = b.all[:copy(b.all, b.items())]
+		b.first = 0
+	}
+	b.all = append(b.all, it)
+}
+
+// drop removes the first n items.
+func (b *bucket) drop(n int) {
+	if b.first += n; b.first == len(b.all) {
+		b.all, b.first = b.all[:0], 0
+	}
+}
+
+// remove removes id, which is after all that were removed since removed.
+func (b *bucket) remove(id int64) bool {
+	items := b.items()
+	for ; b.read < len(items) && items[b.read].id < id; b.read++ {
+		items[b.kept] = items[b.read]
+		b.kept++
+	}
+	if b.read == len(items) || items[b.read].id != id {
+		return false
+	}
+	b.read++
+	return true
+}
+
+// removed closes the gap that remove left.
+func (b *bucket) removed() {
+	if b.read == 0 {
+		return
+	}
+	items, gap := b.items(), b.read-b.kept
+	copy(items[gap:b.read], items[:b.kept])
+	b.read, b.kept = 0, 0
+	b.drop(gap)
 }

@@ -5,37 +5,69 @@ import (
 	"github.com/contention-toolkit/contention/broker/wire"
 )
 
-// sendMessagesToConsumers is the send loop. Entries that cannot be sent now are
-// in the replay set afterwards. It needs mu.
-func (d *Dispatcher) sendMessagesToConsumers(entries []ledger.Entry, replayed bool) {
-	d.blocked.clear()
-	d.sent = d.sent[:0]
+// sendMessagesToConsumers is the send loop: of a normal read, or of a replay
+// read whose entries are the given items of the replay set. Entries that cannot
+// be sent now are in that set afterwards. It returns how many were sent and
+// needs mu.
+func (d *Dispatcher) sendMessagesToConsumers(entries []ledger.Entry, items []replayItem) (sent int) {
+	if items == nil {
+		sent = d.sendRead(entries)
+	} else {
+		sent = d.sendReplayed(entries, items)
+	}
+	d.deliver()
+	return sent
+}
+
+// sendRead sends entries of a normal read, each unless an earlier one of its
+// hash waits.
+func (d *Dispatcher) sendRead(entries []ledger.Entry) (sent int) {
 	for i := range entries {
 		e := &entries[i]
 		h := d.hash(e)
-		switch {
-		case !d.mustWait(h, replayed) && d.send(e, h):
-			if replayed {
-				d.sent = append(d.sent, e.ID)
-			}
-		case replayed:
-			d.blocked.add(h)
-			d.replay.rehash(e.ID, h)
-		default:
-			d.replay.add(e.ID, h)
+		if d.keepsOrder(h) && d.replay.hasHash(h) || !d.send(e, h) {
+			d.replay.add(replayItem{e.ID, h})
+			continue
+		}
+		sent++
+	}
+	return sent
+}
+
+// sendReplayed sends entries of the replay set, each unless an earlier one of
+// its hash could not be sent just now.
+func (d *Dispatcher) sendReplayed(entries []ledger.Entry, items []replayItem) (sent int) {
+	d.blocked.clear()
+	d.leaving, d.moved = d.leaving[:0], d.moved[:0]
+	for i := range entries {
+		e, it := &entries[i], items[i]
+		h := it.hash
+		if h == unknownHash || d.subType == wire.Shared && h != sharedHash { // chunks need their metadata
+			h = d.hash(e)
+		}
+		// What was unknown has been picked whatever waits before it.
+		waits := d.blocked.has(h) || h != it.hash && d.replay.hasKnown(h)
+		if !(waits && d.keepsOrder(h)) && d.send(e, h) {
+			sent++
+			d.leaving = append(d.leaving, it)
+			continue
+		}
+		d.blocked.add(h)
+		if h != it.hash {
+			d.leaving = append(d.leaving, it)
+			d.moved = append(d.moved, replayItem{e.ID, h})
 		}
 	}
-	if replayed {
-		d.replay.removeAll(d.sent)
-	}
-	d.deliver()
+	d.replay.remove(d.leaving)
+	d.replay.add(d.moved...)
+	return sent
 }
 
 // putAside sends nothing of a normal read: what came to the replay set since it
 // began has to be sent first. It needs mu.
 func (d *Dispatcher) putAside(entries []ledger.Entry) {
 	for i := range entries {
-		d.replay.add(entries[i].ID, d.hash(&entries[i]))
+		d.replay.add(replayItem{entries[i].ID, d.hash(&entries[i])})
 	}
 }
 
@@ -51,15 +83,9 @@ func (d *Dispatcher) hash(e *ledger.Entry) (h uint16) {
 	return 1
 }
 
-// mustWait reports whether an earlier entry of the hash waits to be sent.
-func (d *Dispatcher) mustWait(h uint16, replayed bool) bool {
-	switch {
-	case d.subType == wire.Shared && h == sharedHash, d.policy.anyOrder:
-		return false
-	case replayed: // then the set still holds the hash, because of this entry
-		return d.blocked.has(h)
-	}
-	return d.replay.hasHash(h)
+// keepsOrder reports whether an entry of the hash must wait for earlier ones.
+func (d *Dispatcher) keepsOrder(h uint16) bool {
+	return !d.policy.anyOrder && (d.subType != wire.Shared || h != sharedHash)
 }
 
 // send adds e to its consumer's delivery, or reports that it cannot be sent.
@@ -83,11 +109,6 @@ func (d *Dispatcher) send(e *ledger.Entry, h uint16) bool {
 	c.group.Bytes += int64(len(e.Data))
 	c.group.messages += n
 	d.turnLeft--
-	c.permits.Add(-n)
-	c.credited.Add(-n)
-	d.total.Add(-n)
-	d.unacked.Add(n)
-	c.addUnacked(n)
 	return true
 }
 
