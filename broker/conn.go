@@ -34,6 +34,7 @@ type conn struct {
 	ids       []int64
 	sought    map[*subscription]struct{} // by this client, and not come back to
 	warnings  int                        // logged of what the client reported
+	asking    int                        // subscriptions that wait for other clients to answer
 
 	// owed counts frames the writer owes to the reader's input: receipts and
 	// responses. The reader stops at the limit, until half are written, and

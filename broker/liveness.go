@@ -9,13 +9,17 @@ import (
 	"github.com/contention-toolkit/contention/broker/wire"
 )
 
+// maxAsking bounds the subscriptions of one connection that wait for others'
+// clients to answer.
+const maxAsking = 16
+
 // subscribeAgain goes on after a subscription was refused because of other
 // consumers. Their connections may be dead without the broker having noticed,
 // as when their client has connected anew: they are asked, and if none answers
 // the client gets its subscription. It returns the refusal if there is nothing
 // to wait for; otherwise the client is answered later.
 func (c *conn) subscribeAgain(m *wire.Subscribe, refusal error) error {
-	if !errors.Is(refusal, dispatch.ErrConsumerBusy) {
+	if !errors.Is(refusal, dispatch.ErrConsumerBusy) || c.asking == maxAsking {
 		return refusal
 	}
 	holders := c.server.holders(m, c)
@@ -24,9 +28,11 @@ func (c *conn) subscribeAgain(m *wire.Subscribe, refusal error) error {
 	}
 	again := *m
 	again.Schema = nil // kept already
+	c.asking++
 	c.server.wg.Go(func() {
 		alive := slices.ContainsFunc(holders, (*conn).answers)
 		c.onReader(func() error {
+			c.asking--
 			err := refusal
 			if !alive {
 				err = c.subscribe(&again)
@@ -69,9 +75,12 @@ func (s *Server) holders(m *wire.Subscribe, c *conn) []*conn {
 func (c *conn) answers() bool {
 	pong := make(chan struct{})
 	c.control.mu.Lock()
+	first := len(c.pongs) == 0
 	c.pongs = append(c.pongs, pong)
 	c.control.mu.Unlock()
-	c.tell((&wire.Ping{}).AppendFrame(nil))
+	if first { // one that is on its way answers for all
+		c.tell((&wire.Ping{}).AppendFrame(nil))
+	}
 	timer := time.NewTimer(c.server.cfg.LivenessTimeout)
 	defer timer.Stop()
 	select {

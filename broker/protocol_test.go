@@ -225,6 +225,28 @@ func TestExclusiveIsBusyWhileItsClientAnswers(t *testing.T) {
 	b.expect(wire.TypeSuccess)
 }
 
+// A client that asks for what another one holds, again and again, costs the
+// other one ping and the broker no more than it allows.
+func TestAskingForABusySubscriptionIsBounded(t *testing.T) {
+	s := startServer(t, nil)
+	a, b := dial(t, s), dial(t, s)
+	a.subscribe("t", "sub", 1, wire.Exclusive, 0)
+	const asked = 3 * maxAsking
+	for i := range uint64(asked) {
+		b.write((&wire.Subscribe{Topic: "t", Subscription: "sub", ConsumerID: i, RequestID: i}).AppendFrame(nil))
+	}
+	for range asked - maxAsking { // refused at once
+		b.expect(wire.TypeError)
+	}
+	a.expect(wire.TypePing)
+	a.write((&wire.Pong{}).AppendFrame(nil))
+	for range maxAsking {
+		b.expect(wire.TypeError)
+	}
+	a.write((&wire.GetTopics{RequestID: 9, Namespace: "public/default"}).AppendFrame(nil))
+	a.expect(wire.TypeGetTopicsResponse) // and not another ping
+}
+
 func TestExclusiveIsTakenFromASilentClient(t *testing.T) {
 	s := startServer(t, func(c *Config) { c.LivenessTimeout = 20 * time.Millisecond })
 	a, b := dial(t, s), dial(t, s)
