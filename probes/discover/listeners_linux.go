@@ -79,7 +79,7 @@ func explain(pid int, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("find ports of process %d: no such process: %w", pid, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("find ports of process %d: its sockets cannot be listed; run as its user or with CAP_SYS_PTRACE, or give the addresses: %w", pid, err)
+		return fmt.Errorf("find ports of process %d: its sockets cannot be listed; run as root or its user, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or give the addresses: %w", pid, err)
 	}
 	return fmt.Errorf("find ports of process %d: %w", pid, err)
 }

@@ -116,6 +116,7 @@ const (
 	FeatureIterators   Feature = "iterators"
 	FeatureRingBuffer  Feature = "ringbuf"
 	FeatureUprobes     Feature = "uprobes"
+	FeatureUprobeMulti Feature = "uprobe-multi"
 	FeatureClock       Feature = "perf-clock"
 	FeatureStatistics  Feature = "bpf-stats"
 )

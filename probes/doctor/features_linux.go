@@ -28,7 +28,8 @@ func tryFeatures() map[Feature]error {
 		FeatureFentry:      tryFentry(),
 		FeatureIterators:   tryIterator(),
 		FeatureRingBuffer:  features.HaveMapType(ebpf.RingBuf),
-		FeatureUprobes:     tryUprobe(),
+		FeatureUprobes:     tryUprobe(false),
+		FeatureUprobeMulti: tryUprobe(true),
 		FeatureClock:       tryClock(),
 		FeatureStatistics:  tryStatistics(),
 	}
@@ -87,14 +88,19 @@ func tryIterator() error {
 }
 
 // tryUprobe attaches to where this process began, which does not run again, and
-// to this process only.
-func tryUprobe() error {
+// to this process only. It does so by a perf event, or with multi by a link of
+// BPF's own.
+func tryUprobe(multi bool) error {
 	const self = "/proc/self/exe"
 	offset, err := entryOffset(self)
 	if err != nil {
 		return fmt.Errorf("%s: %w", self, err)
 	}
-	p, err := minimal(ebpf.Kprobe, ebpf.AttachNone, "")
+	kind := ebpf.AttachNone
+	if multi {
+		kind = ebpf.AttachTraceUprobeMulti
+	}
+	p, err := minimal(ebpf.Kprobe, kind, "")
 	if err != nil {
 		return err
 	}
@@ -103,7 +109,12 @@ func tryUprobe() error {
 	if err != nil {
 		return err
 	}
-	l, err := exe.Uprobe("entry", p, &link.UprobeOptions{Address: offset, PID: os.Getpid()})
+	var l link.Link
+	if multi {
+		l, err = exe.UprobeMulti(nil, p, &link.UprobeMultiOptions{Addresses: []uint64{offset}, PID: uint32(os.Getpid())})
+	} else {
+		l, err = exe.Uprobe("entry", p, &link.UprobeOptions{Address: offset, PID: os.Getpid()})
+	}
 	if err != nil {
 		return err
 	}

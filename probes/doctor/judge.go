@@ -1,11 +1,14 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/contention-toolkit/contention/probes/privilege"
+	"github.com/contention-toolkit/contention/probes/symbol"
 )
 
 // Judge turns facts into a report. It is pure.
@@ -76,17 +79,24 @@ func (j *judge) capabilities() {
 		{privilege.Perfmon, "trace the kernel and attach uprobes"},
 		{privilege.SysPtrace, "read other users' processes"},
 	}
-	var there, missing []string
+	var there, missing, unbound []string
 	for _, n := range need {
 		// Before they were split off in 5.8, and still, CAP_SYS_ADMIN includes the first two.
 		if j.has(n.c) || n.c != privilege.SysPtrace && j.has(privilege.SysAdmin) {
 			there = append(there, n.c.String())
 		} else {
 			missing = append(missing, n.c.String()+" (to "+n.for_+")")
+			if !j.f.Self.Bounding.Has(n.c) {
+				unbound = append(unbound, n.c.String())
+			}
 		}
 	}
 	remedy := "run as root, or: " + privilege.Setcap
-	if j.f.Self.NoNewPrivs && len(missing) > 0 {
+	switch {
+	case len(unbound) > 0:
+		remedy = strings.Join(unbound, ", ") + " cannot be had in this container or unit at all: its bounding set lacks it; start it with " +
+			"docker run --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE, the same in a pod's securityContext.capabilities.add, or CapabilityBoundingSet= in the unit"
+	case j.f.Self.NoNewPrivs && len(missing) > 0:
 		remedy = privilege.NoNewPrivs
 	}
 	const title = "Capabilities"
@@ -102,11 +112,19 @@ func (j *judge) capabilities() {
 	default:
 		j.add(Privileges, "capabilities", title, No, "missing: "+strings.Join(missing, ", "), remedy)
 	}
-	const admin = "Kernel symbols"
-	if err := j.f.KernelSymbols; err != nil {
-		j.add(Privileges, "kernel-symbols", admin, Limited, "kernel stacks are recorded as addresses: "+err.Error(), "sysctl kernel.kptr_restrict=0 with kernel.perf_event_paranoid=1, or add cap_syslog to the capabilities")
-	} else {
-		j.ok(Privileges, "kernel-symbols", admin, "kernel stacks are given names")
+	j.symbols()
+}
+
+func (j *judge) symbols() {
+	const id, title = "kernel-symbols", "Kernel symbols"
+	switch err := j.f.KernelSymbols; {
+	case errors.Is(err, symbol.ErrKernelSymbols):
+		j.add(Privileges, id, title, Limited, "kernel stacks are recorded as addresses: the kernel hides its symbols' addresses from this user",
+			"add cap_syslog to the capabilities with sysctl kernel.kptr_restrict=1 or lower")
+	case err != nil:
+		j.add(Privileges, id, title, Limited, "kernel stacks are recorded as addresses: "+err.Error(), "use a kernel built with CONFIG_KALLSYMS=y")
+	default:
+		j.ok(Privileges, id, title, "kernel stacks are given names")
 	}
 }
 
@@ -122,7 +140,7 @@ func (j *judge) seccomp() {
 	for _, call := range trialCalls {
 		o := j.f.Calls[call]
 		switch {
-		case call == callBPF && !j.bpf() && !o.Killed && o.Errno != 38: // ENOSYS
+		case call == callBPF && !j.bpf() && !o.Killed && o.Errno != syscall.ENOSYS:
 			// Refused for want of a capability, which is told already.
 		case o.Killed:
 			denied = append(denied, call+" (a seccomp filter kills the process that calls it)")

@@ -92,6 +92,7 @@ var featureLines = []struct {
 	{FeatureIterators, "Iterators", "BPF iterators, which find the threads that are there already", No, "use Linux 5.10 or newer"},
 	{FeatureRingBuffer, "Ring buffer", "hands events over from the kernel", Limited, "use Linux 5.8 or newer"},
 	{FeatureUprobes, "Uprobes", "probes on the target's functions, for every wait of a Go program (record --exact, --locks)", Limited, "use a kernel built with CONFIG_UPROBE_EVENTS=y"},
+	{FeatureUprobeMulti, "Uprobes by link", "the same without CAP_SYS_ADMIN (uprobe_multi)", Limited, "use Linux 6.6 or newer"},
 	{FeatureFentry, "Function entry", "", OK, ""},
 	{FeatureClock, "Clock samples", "the perf software clock, which samples what runs on a CPU", Limited, "use a kernel built with CONFIG_PERF_EVENTS=y"},
 	{FeatureStatistics, "Program statistics", "of BPF, which tell what recording costs in the kernel", Limited, "run as root (CAP_SYS_ADMIN); without it recordings have no figure for their own cost in the kernel"},
@@ -128,13 +129,17 @@ func (j *judge) whyNot(f Feature) string {
 	switch {
 	case f == FeatureStatistics:
 		return "run as root (CAP_SYS_ADMIN); without it recordings have no figure for their own cost in the kernel"
+	case !j.bpf():
+		return "see Capabilities"
 	case !j.f.InitialUserNS:
 		return "run contention outside of the user namespace"
-	case f == FeatureClock && !j.bpf():
-		return "grant CAP_PERFMON: " + privilege.Setcap
+	case f == FeatureUprobes && !j.has(privilege.SysAdmin):
+		return remedyUprobes
 	}
 	return privilege.WhyNoBPF(j.f.Self, j.f.Lockdown)
 }
+
+const remedyUprobes = "run as root, or add cap_sys_admin to the capabilities: this kernel lets CAP_SYS_ADMIN alone attach uprobes through perf events"
 
 func text(err error) string {
 	if err == nil {

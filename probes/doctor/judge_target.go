@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -29,7 +30,7 @@ func (j *judge) sources() {
 	default:
 		j.ok(Sources, threads, threads, "every switch of the target's threads, by eBPF programs on the scheduler; the programs load")
 	}
-	j.exact(t)
+	j.exact()
 }
 
 // split takes the words of the recorder's error apart from its remedy where the
@@ -71,23 +72,23 @@ func (j *judge) goroutines(t *TargetFacts) {
 
 // exact needs what the sampler needs, to know the goroutines that wait already,
 // and uprobes.
-func (j *judge) exact(t *TargetFacts) {
+func (j *judge) exact() {
 	const id = "exact"
 	up, tried := j.f.Features[FeatureUprobes]
 	sampler := j.out.Find("goroutines")
+	refused := errors.Is(up, os.ErrPermission)
 	switch {
+	case tried && refused && !j.bpf():
+		j.add(Sources, id, id, No, "this user may not attach uprobes", privilege.RemedyBPF)
+	case tried && refused && !j.has(privilege.SysAdmin):
+		j.add(Sources, id, id, No, "this user may not attach uprobes: CAP_SYS_ADMIN is missing", remedyUprobes)
 	case !tried || up != nil:
-		remedy := "see Uprobes"
-		if !j.bpf() {
-			remedy = privilege.RemedyBPF
-		}
-		j.add(Sources, id, id, No, "uprobes cannot be used by this user here", remedy)
+		j.add(Sources, id, id, No, "uprobes do not work here", "see Uprobes")
 	case sampler.Verdict == No:
 		j.add(Sources, id, id, No, "needs what goroutines needs", "see goroutines")
 	default:
 		j.add(Sources, id, id, sampler.Verdict, "every wait of a Go program's goroutines and locks, by uprobes (record --exact, --locks)", sampler.Remedy)
 	}
-	_ = t
 }
 
 // absent says why the target is not there.

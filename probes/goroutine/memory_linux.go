@@ -3,11 +3,11 @@ package goroutine
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contention-toolkit/contention/probes/privilege"
 )
 
 // maxIovecs is IOV_MAX, what one call may carry.
@@ -82,16 +82,8 @@ func explain(pid int, err error) error {
 	switch {
 	case errors.Is(err, unix.ESRCH):
 		return fmt.Errorf("there is no process %d: %w", pid, err)
-	case errors.Is(err, unix.EPERM):
-		why := "it belongs to another user or is not dumpable: run as its user or as root, or give CAP_SYS_PTRACE"
-		if data, e := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); e == nil {
-			if scope := strings.TrimSpace(string(data)); scope != "0" {
-				why += "; Yama is on (kernel.yama.ptrace_scope=" + scope + "): without the capability only a parent may read its children"
-			}
-		}
-		return fmt.Errorf("its memory may not be read: %s: %w", why, err)
-	case errors.Is(err, unix.ENOSYS):
-		return fmt.Errorf("this kernel or its seccomp filter has no process_vm_readv: %w", err)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
+		return fmt.Errorf("its memory may not be read: %s: %w", privilege.ExplainAccess(pid, err), err)
 	}
 	return err
 }

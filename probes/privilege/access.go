@@ -175,9 +175,7 @@ func ids(v [3]int) string {
 // ExplainAccess reads what decides on access to a process, and explains err by
 // it in one line.
 func ExplainAccess(pid int, err error) string {
-	a, readErr := ReadAccess("", pid)
-	if readErr != nil && errors.Is(readErr, os.ErrNotExist) && !errors.Is(err, syscall.ENOSYS) {
-		err = syscall.ESRCH
-	}
+	a, _ := ReadAccess("", pid) // what could be read of it explains as much as it can
+	a.PID = pid
 	return a.Explain(err).String()
 }

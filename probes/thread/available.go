@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/contention-toolkit/contention/probes/privilege"
 )
 
 // Available says whether this machine and this user can record threads: nil, or
@@ -58,70 +58,9 @@ func explain(what string, err error) error {
 
 // missingPrivilege says what stands in the way of BPF programs.
 func missingPrivilege() string {
-	var why []string
-	if missing := missingCapabilities(effectiveCapabilities()); len(missing) > 0 {
-		why = append(why, "this user lacks "+strings.Join(missing, " and ")+" (run as root, or grant CAP_BPF and CAP_PERFMON; CAP_SYS_ADMIN before Linux 5.8)")
-	}
-	if mode := lockdown(); mode == "confidentiality" {
-		why = append(why, "the kernel is locked down (confidentiality), which forbids programs that read kernel memory (boot with lockdown=integrity or none)")
-	}
-	if len(why) == 0 {
-		return "the kernel refuses, although the capabilities are there: a seccomp filter or security module, such as a container's, may forbid bpf(2)"
-	}
-	return strings.Join(why, "; ")
-}
-
-// effectiveCapabilities is the set of this process, 0 when it cannot be read.
-func effectiveCapabilities() uint64 {
-	data, err := os.ReadFile("/proc/self/status")
+	status, err := privilege.ReadStatus("", "self")
 	if err != nil {
-		return 0
+		return "what this user lacks is not known: " + err.Error()
 	}
-	for line := range strings.Lines(string(data)) {
-		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
-			if err != nil {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
-func missingCapabilities(effective uint64) []string {
-	has := func(c int) bool { return effective&(1<<c) != 0 }
-	if has(unix.CAP_SYS_ADMIN) {
-		return nil
-	}
-	var missing []string
-	if !has(unix.CAP_BPF) {
-		missing = append(missing, "CAP_BPF")
-	}
-	if !has(unix.CAP_PERFMON) {
-		missing = append(missing, "CAP_PERFMON")
-	}
-	return missing
-}
-
-// lockdown is the kernel's lockdown mode, "" when unknown.
-func lockdown() string {
-	data, err := os.ReadFile("/sys/kernel/security/lockdown")
-	if err != nil {
-		return ""
-	}
-	return bracketed(string(data))
-}
-
-// bracketed returns the chosen one of "none [integrity] confidentiality".
-func bracketed(s string) string {
-	_, rest, ok := strings.Cut(s, "[")
-	if !ok {
-		return ""
-	}
-	chosen, _, ok := strings.Cut(rest, "]")
-	if !ok {
-		return ""
-	}
-	return chosen
+	return privilege.WhyNoBPF(status, privilege.Lockdown(""))
 }

@@ -5,41 +5,12 @@ package thread
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
-
-func TestMissingCapabilities(t *testing.T) {
-	for _, c := range []struct {
-		effective uint64
-		want      []string
-	}{
-		{0, []string{"CAP_BPF", "CAP_PERFMON"}},
-		{1 << unix.CAP_BPF, []string{"CAP_PERFMON"}},
-		{1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON, nil},
-		{1 << unix.CAP_SYS_ADMIN, nil},
-	} {
-		if got := missingCapabilities(c.effective); !slices.Equal(got, c.want) {
-			t.Errorf("missingCapabilities(%#x) = %v, want %v", c.effective, got, c.want)
-		}
-	}
-}
-
-func TestBracketed(t *testing.T) {
-	for in, want := range map[string]string{
-		"none [integrity] confidentiality\n": "integrity",
-		"[none] integrity confidentiality\n": "none",
-		"none":                               "", "[none": "", "": "",
-	} {
-		if got := bracketed(in); got != want {
-			t.Errorf("bracketed(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
 
 // What a machine or user cannot is told from what failed, and says what to do.
 func TestExplain(t *testing.T) {
