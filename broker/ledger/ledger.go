@@ -66,7 +66,10 @@ type Add struct {
 	Messages int32
 	// Epoch is the ledger's when the producer got to know it.
 	Epoch uint32
-	Done  AddCallback
+	// Failed, when set, fails the add if it is true when the add runs: an
+	// earlier one of its producer has failed, and order would break.
+	Failed *atomic.Bool
+	Done   AddCallback
 
 	ledger *Ledger
 	at     int64
@@ -207,7 +210,7 @@ func (l *Ledger) addPanicked(_ *Add, p any) {
 func (l *Ledger) internalAsyncAddEntry(a *Add) {
 	l.mu.Lock()
 	err := l.state.err()
-	if err == nil && a.Epoch != l.epoch.Load() {
+	if err == nil && (a.Epoch != l.epoch.Load() || a.Failed != nil && a.Failed.Load()) {
 		err = ErrFenced
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -421,5 +422,32 @@ func TestQueueIsMadeByTheFirstAdd(t *testing.T) {
 	lg.settled.Wait()
 	if !l.batching.Created() {
 		t.Error("no queue after the first add")
+	}
+}
+
+func TestAddsAfterAFailedOneOfTheirProducerFail(t *testing.T) {
+	e := newExecutor(t)
+	l := open(t, e, Config{MaxBatchItems: 10})
+	var failed atomic.Bool
+	var lg log
+	add := func() {
+		a := &logged{Add: Add{Data: []byte("x"), Messages: 1, Failed: &failed}, l: &lg}
+		a.Done = a
+		lg.settled.Add(1)
+		if err := l.AsyncAddEntry(&a.Add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add()
+	lg.settled.Wait()
+	running, gate := make(chan struct{}), make(chan struct{})
+	_ = e.Execute(executor.Other, executor.Func(func() { close(running); <-gate }))
+	<-running
+	add() // handed over before the failure, run after it
+	failed.Store(true)
+	close(gate)
+	lg.settled.Wait()
+	if len(lg.entries) != 1 || len(lg.errs) != 1 || !errors.Is(lg.errs[0], ErrFenced) {
+		t.Fatalf("stored %v, failed %v", lg.entries, lg.errs)
 	}
 }
