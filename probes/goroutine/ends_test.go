@@ -45,7 +45,7 @@ func TestTargetJustStarted(t *testing.T) {
 // A target that ends closes Done, and what was sampled is kept.
 func TestTargetEnds(t *testing.T) {
 	g := start(t, build(t), "exit", "0")
-	settle(t, g.pid)
+	settle(t, g.pid, wants)
 	s := begin(t, Options{PID: g.pid})
 	select {
 	case <-time.After(500 * time.Millisecond):

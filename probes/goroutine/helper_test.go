@@ -48,18 +48,71 @@ func testMain(m *testing.M) int {
 	return 0
 }
 
+// kit is how to build the test's target.
+type kit struct {
+	tool  string // the go command; "" means the current one
+	cgo   bool   // with the C library, dynamically linked
+	flags []string
+	strip bool // by strip, rather than by the linker
+}
+
+func (k kit) String() string {
+	name := "go"
+	if k.tool != "" {
+		for _, part := range strings.Split(k.tool, "/") {
+			if strings.Contains(part, "go1.") || strings.HasPrefix(part, "go-1.") {
+				name = strings.TrimPrefix(part, "toolchain@v0.0.1-")
+			}
+		}
+	}
+	name += strings.NewReplacer(" ", "_", "/", "_").Replace(strings.Join(k.flags, ""))
+	if k.cgo {
+		name += "+cgo"
+	}
+	if k.strip {
+		name += "+strip"
+	}
+	return name
+}
+
 // build compiles the test's target with flags of go build, once for each.
 func build(t testing.TB, flags ...string) string {
 	t.Helper()
-	exe := filepath.Join(builds, "target"+strings.Join(flags, ""))
+	return kit{flags: flags}.build(t)
+}
+
+func (k kit) build(t testing.TB) string {
+	t.Helper()
+	exe := filepath.Join(builds, "target-"+k.String())
 	if _, err := os.Stat(exe); err == nil {
 		return exe
 	}
-	cmd := exec.Command("go", append(append([]string{"build", "-o", exe}, flags...), "main.go")...)
-	cmd.Dir = filepath.Join("testdata", "target")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	cgo := "CGO_ENABLED=0"
+	if k.cgo {
+		cgo = "CGO_ENABLED=1"
+		if _, err := exec.LookPath("gcc"); err != nil {
+			t.Skip("needs gcc, to link with the C library")
+		}
+	}
+	tool := k.tool
+	if tool == "" {
+		tool = "go"
+	}
+	src, err := filepath.Abs(filepath.Join("testdata", "target", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(tool, append(append([]string{"build", "-o", exe}, k.flags...), src)...)
+	// Older releases do not understand this module's go.mod.
+	cmd.Dir = builds
+	cmd.Env = append(os.Environ(), cgo, "GOFLAGS=", "GO111MODULE=off", "GOTOOLCHAIN=local", "GOROOT=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	if k.strip {
+		if out, err := exec.Command("strip", exe).CombinedOutput(); err != nil {
+			t.Fatalf("strip: %v\n%s", err, out)
+		}
 	}
 	return exe
 }

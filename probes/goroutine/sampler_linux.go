@@ -109,7 +109,13 @@ func (s *Sampler) open() error {
 		rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), list: l, pieces: pieces{mem: s.mem},
 		walker: walker{maxDepth: s.opt.MaxDepth, asyncLo: s.image.AsyncPreempt, asyncHi: s.image.AsyncPreemptEnd, isFrameless: s.symbols.Frameless},
 	}
+	if s.image.Offsets.SyscallBP == 0 {
+		s.tick.walker.frameSize = s.symbols.FrameSize
+	}
 	if err := s.tick.check(); err != nil {
+		return err
+	}
+	if err := s.tick.verifyLayout(s.reasons, namesOf(s.symbols)); err != nil {
 		return err
 	}
 	s.agg = newAggregate(time.Now())

@@ -17,9 +17,11 @@ import (
 	"github.com/contention-toolkit/contention/profile"
 )
 
+type want struct{ reason, stack, creator string }
+
 // wants are the waits of the target's mode waits: part of the stack, outermost
 // first, and the reason.
-var wants = []struct{ reason, stack, creator string }{
+var wants = []want{
 	{"sync.Mutex.Lock", "main.producer;main.(*queue).offer;main.(*queue).add;sync.(*Mutex).Lock;", "main.waits"},
 	{"sync.Cond.Wait", "main.consumer;sync.(*Cond).Wait;", "main.waits"},
 	{"sync.RWMutex.RLock", "main.waits.func1;sync.(*RWMutex).RLock;", "main.waits"},
@@ -35,38 +37,65 @@ var wants = []struct{ reason, stack, creator string }{
 // Each kind of wait has its reason, its stack with inlined calls expanded, its
 // creator, and the time of one goroutine, whatever the executable.
 func TestWaits(t *testing.T) {
+	dwarf, table := "DWARF", "table"
 	for _, c := range []struct {
-		flags  []string
+		kit    kit
 		layout string
-	}{{nil, "DWARF"}, {[]string{"-buildmode=pie"}, "DWARF"}, {[]string{"-ldflags=-w"}, "table"}} {
-		t.Run(strings.Join(c.flags, " "), func(t *testing.T) {
-			g := start(t, build(t, c.flags...), "waits")
-			settle(t, g.pid)
-			cap := sample(t, time.Second, Options{PID: g.pid})
-			if got := cap.Settings["layout_from"]; got != c.layout {
-				t.Errorf("the layout is from %s, want %s", got, c.layout)
+	}{
+		{kit{}, dwarf},
+		{kit{flags: []string{"-buildmode=pie"}}, dwarf},
+		{kit{flags: []string{"-ldflags=-w"}}, table},
+		{kit{flags: []string{"-ldflags=-s -w", "-trimpath"}}, table},
+		{kit{flags: []string{"-ldflags=-s -w", "-buildmode=pie"}}, table},
+		{kit{strip: true}, table},
+		{kit{cgo: true, flags: []string{"-ldflags=-linkmode=external"}, strip: true}, table},
+		{kit{cgo: true, flags: []string{"-ldflags=-linkmode=external -s -w", "-buildmode=pie"}}, table},
+		{kit{cgo: true, flags: []string{"-ldflags=-linkmode=external -s -w -extldflags=-static", "-tags=netgo,osusergo"}}, table},
+	} {
+		t.Run(c.kit.String(), func(t *testing.T) {
+			if testing.Short() && (c.kit.cgo || c.kit.strip) {
+				t.Skip("builds with a linker of its own")
 			}
-			if cap.Incomplete || len(cap.Warnings) > 0 {
-				t.Errorf("incomplete %v, warnings %v", cap.Incomplete, cap.Warnings)
-			}
-			for _, w := range wants {
-				checkWait(t, cap, w.reason, w.stack, w.creator)
-			}
+			checkWaits(t, start(t, c.kit.build(t), "waits"), wants, c.layout)
 		})
+	}
+}
+
+// checkWaits samples the target in its mode waits.
+func checkWaits(t *testing.T, g *target, wants []want, layout string) {
+	t.Helper()
+	settle(t, g.pid, wants)
+	c := sample(t, time.Second, Options{PID: g.pid})
+	if got := c.Settings["layout_from"]; got != layout {
+		t.Errorf("the layout is from %s, want %s", got, layout)
+	}
+	if c.Incomplete || len(c.Warnings) > 0 {
+		t.Errorf("incomplete %v, warnings %v", c.Incomplete, c.Warnings)
+	}
+	for _, w := range wants {
+		checkWait(t, c, w.reason, w.stack, w.creator)
 	}
 }
 
 // settle waits until the target's goroutines are all where they stay: they are
 // started before it says that it is ready.
-func settle(t *testing.T, pid int) {
+func settle(t *testing.T, pid int, wants []want) {
 	t.Helper()
+	var c *profile.Capture
+	var missing want
+	defer func() {
+		if t.Failed() && c != nil && missing.reason != "" {
+			t.Logf("no %q at %s in\n%s", missing.reason, missing.stack, c.Profile)
+		}
+	}()
 	testutil.Eventually(t, 20*time.Second, "every goroutine of the target waits", func() bool {
-		c := sample(t, 50*time.Millisecond, Options{PID: pid})
+		c = sample(t, 50*time.Millisecond, Options{PID: pid})
 		for _, w := range wants {
-			if find(c, w.reason, w.stack) == nil {
+			if missing = w; find(c, w.reason, w.stack) == nil {
 				return false
 			}
 		}
+		missing.reason = ""
 		return true
 	})
 }
@@ -117,7 +146,7 @@ func checkWait(t *testing.T, c *profile.Capture, reason, stack, creator string) 
 // The wait site of the model case is inlined into its caller: the frame says so.
 func TestInlinedWaitSite(t *testing.T) {
 	g := start(t, build(t), "waits")
-	settle(t, g.pid)
+	settle(t, g.pid, wants)
 	c := sample(t, 300*time.Millisecond, Options{PID: g.pid})
 	s := find(c, "sync.Mutex.Lock", "main.(*queue).offer")
 	if s == nil {
@@ -265,7 +294,6 @@ func TestRefusals(t *testing.T) {
 		want []string
 	}{
 		{"not Go", sleep.Process.Pid, []string{"not a Go executable"}},
-		{"stripped", start(t, build(t, "-ldflags=-s"), "waits").pid, []string{"stripped", "-ldflags=-s"}},
 		{"ended", gone.Process.Pid, []string{"no such process"}},
 		{"zero", 0, []string{"no such process"}},
 		{"negative", -1, []string{"no such process"}},
@@ -294,12 +322,16 @@ func TestRefusals(t *testing.T) {
 func TestDescriptors(t *testing.T) {
 	g := start(t, build(t), "waits")
 	sample(t, 20*time.Millisecond, Options{PID: g.pid})
-	refused := start(t, build(t, "-ldflags=-s"), "waits")
+	refused := exec.Command("sleep", "60")
+	if err := refused.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = refused.Process.Kill(); _ = refused.Wait() }()
 	before := descriptors(t)
 	for range 5 {
 		sample(t, 20*time.Millisecond, Options{PID: g.pid})
-		if _, err := Start(context.Background(), Options{PID: refused.pid}); err == nil {
-			t.Fatal("a stripped target was started")
+		if _, err := Start(context.Background(), Options{PID: refused.Process.Pid}); err == nil {
+			t.Fatal("a target that is not Go was started")
 		}
 	}
 	if after := descriptors(t); after != before {

@@ -103,6 +103,36 @@ type walker struct {
 	asyncLo, asyncHi uint64            // runtime.asyncPreempt; 0 where it is not known
 	isFrameless      func(uint64) bool // whether a function has no frame of its own at an address; nil means never
 	frameless        map[uint64]bool   // its answers
+	// frameSize is how far a function has moved the stack pointer at an address;
+	// nil where the target keeps frame pointers of system calls.
+	frameSize func(uint64) (uint64, bool)
+}
+
+// maxFrameless bounds the functions without a frame that one walk begins with.
+const maxFrameless = 4
+
+// enter finds the frame pointer of a goroutine in a system call, of which older
+// releases keep only the stack pointer, by the sizes of its innermost frames.
+func (k *walker) enter(pcs []uint64, x *g, stack []byte) (out []uint64, bp uint64, end int, need uint64) {
+	sp, pc, _, _ := x.top()
+	base := sp
+	for range maxFrameless {
+		n, ok := k.frameSize(pc - 1)
+		if !ok || n > x.stackHi-sp {
+			return pcs, 0, walkTruncated, 16
+		}
+		if n >= 8 {
+			return pcs, sp + n - 8, walkDone, 16
+		}
+		need = sp - base + 8
+		if need > uint64(len(stack)) {
+			return pcs, 0, walkMore, need
+		}
+		pc = binary.LittleEndian.Uint64(stack[sp-base:])
+		pcs = append(pcs, pc-1)
+		sp += 8
+	}
+	return pcs, 0, walkTruncated, 16
 }
 
 // maxAnswers bounds the addresses whose answers are kept.
@@ -146,6 +176,11 @@ func (k *walker) walk(pcs []uint64, x *g, stack []byte) (out []uint64, end int, 
 			return pcs, walkMore, need
 		}
 		pcs = append(pcs, word(base)-1)
+	}
+	if x.status == statusSyscall && bp == 0 && k.frameSize != nil {
+		if pcs, bp, end, need = k.enter(pcs, x, stack); end != walkDone {
+			return pcs, end, need
+		}
 	}
 	async := k.async(pc)
 	for bp != 0 {

@@ -25,7 +25,7 @@ const (
 // image is one ELF file: an executable or a shared library.
 type image struct {
 	path    string // as the process knows it
-	file    io.Closer
+	file    content
 	elf     *elf.File
 	buildID string
 	table   *pclntab // nil when it is not Go
@@ -126,50 +126,42 @@ func underscores(name string) int { return len(name) - len(strings.TrimLeft(name
 
 // readTable finds the pclntab; nil without an error when the file is not Go's.
 func (m *image) readTable() (*pclntab, error) {
-	var sec *elf.Section
-	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
-		if s := m.elf.Section(name); s != nil {
-			sec = s
-			break
+	if m.goInfo == nil && m.elf.Section(".gopclntab") == nil {
+		return nil, nil
+	}
+	r, err := m.readRelocs()
+	if err != nil {
+		return nil, err
+	}
+	mod, err := m.findModule(r)
+	if err != nil {
+		return nil, err
+	}
+	if mod.end-mod.table > maxPclntab {
+		return nil, fmt.Errorf("its pclntab may span %d bytes", mod.end-mod.table)
+	}
+	size := mod.end - mod.table
+	for _, s := range m.elf.Sections {
+		if s.Addr == mod.table && s.Size > 0 && strings.HasSuffix(s.Name, ".gopclntab") {
+			size = min(size, s.Size)
 		}
 	}
-	var data []byte
-	var err error
-	switch {
-	case sec != nil && sec.Size > maxPclntab:
-		return nil, fmt.Errorf("its pclntab claims %d bytes", sec.Size)
-	case sec != nil:
-		data, err = sec.Data()
-	default:
-		s, ok := m.byName["runtime.pclntab"]
-		end, ok2 := m.byName["runtime.epclntab"]
-		if !ok || !ok2 {
-			return nil, nil
-		}
-		if end.Value <= s.Value || end.Value-s.Value > maxPclntab {
-			return nil, fmt.Errorf("its pclntab runs from %#x to %#x", s.Value, end.Value)
-		}
-		data, err = m.readAt(s.Value, int(end.Value-s.Value))
-	}
+	data, err := m.readAt(mod.table, int(size))
 	if err != nil {
 		return nil, fmt.Errorf("pclntab: %w", err)
 	}
-	text, ok := m.byName["runtime.text"]
-	if !ok {
-		return nil, errStripped
-	}
-	t, err := parsePclntab(data, text.Value)
+	t, err := parsePclntab(data, mod.text)
 	if err != nil {
 		return nil, err
 	}
 	if base, ok := m.byName["go:func.*"]; ok {
-		t.funcdata = func(off uint32, n int) ([]byte, error) { return m.readAt(base.Value+uint64(off), n) }
+		mod.gofunc = base.Value
+	}
+	if base := mod.gofunc; base != 0 {
+		t.funcdata = func(off uint32, n int) ([]byte, error) { return m.readAt(base+uint64(off), n) }
 	}
 	return t, nil
 }
-
-// errStripped says that an executable has no symbol table.
-var errStripped = errors.New("stripped: it has no symbol table; build it without -ldflags=-s, or keep the symbols")
 
 // readAt reads n bytes at a link-time address from the file.
 func (m *image) readAt(addr uint64, n int) ([]byte, error) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"go/version"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +17,7 @@ type GoImage struct {
 	Version     string // of the Go release, such as go1.26.8
 	AllgPtr     uint64 // *runtime.allgptr: the array of *g, for readers without the lock
 	AllgLen     uint64 // runtime.allglen: its length
+	Allgs       uint64 // runtime.allgs: the slice that both follow; 0 where symbols named them
 	WaitReasons uint64 // runtime.waitReasonStrings: an array of string headers
 	NumReasons  int
 	// Suspendable is runtime.isWaitingForSuspendG, which says by wait reason
@@ -50,70 +53,81 @@ func (o Offsets) Size() int {
 // goRuntimeSymbols are the symbols that reading a Go program needs.
 var goRuntimeSymbols = map[string]bool{
 	"runtime.allgptr": true, "runtime.allglen": true, "runtime.waitReasonStrings": true, "runtime.text": true,
-	"runtime.pclntab": true, "runtime.epclntab": true, "go:func.*": true,
-	"runtime.isWaitingForSuspendG": true, "runtime.asyncPreempt": true, "runtime.asyncPreempt.abi0": true,
+	"runtime.pclntab": true, "go:func.*": true, "runtime.isWaitingForSuspendG": true,
 }
 
 // goImage finds the runtime of a Go executable that is mapped with bias.
 func (m *image) goImage(bias uint64) (*GoImage, error) {
 	if m.goInfo == nil {
+		if m.packed() {
+			return nil, fmt.Errorf("%s: it is packed by UPX, which hides what is in it: unpack it (upx -d) before it is started", m.path)
+		}
 		return nil, fmt.Errorf("%s is not a Go executable", m.path)
 	}
-	if m.table == nil {
-		return nil, fmt.Errorf("%s (%s): %w", m.path, m.goInfo.GoVersion, m.tableOf)
-	}
 	g := &GoImage{Version: m.goInfo.GoVersion}
-	at := func(name string) (elf.Symbol, error) {
-		s, ok := m.byName[name]
-		if !ok {
-			return s, fmt.Errorf("%s (%s): it has no symbol %s", m.path, g.Version, name)
-		}
-		return s, nil
+	fail := func(err error) (*GoImage, error) { return nil, fmt.Errorf("%s (%s): %w", m.path, g.Version, err) }
+	switch {
+	case m.table == nil:
+		return fail(m.tableOf)
+	case m.elf.Machine != elf.EM_X86_64:
+		return fail(fmt.Errorf("goroutines of %v programs cannot be read yet; amd64 can", m.elf.Machine))
 	}
-	ptr, err1 := at("runtime.allgptr")
-	length, err2 := at("runtime.allglen")
-	reasons, err3 := at("runtime.waitReasonStrings")
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return nil, err
+	release, known := offsetTable[releaseOf(g.Version)]
+	var err error
+	if g.Offsets, err = m.dwarfOffsets(); err == nil {
+		g.FromDWARF = true
+	} else if !known {
+		return fail(m.unknownRelease(err))
+	} else {
+		g.Offsets = release.offsets
 	}
-	g.AllgPtr, g.AllgLen, g.WaitReasons = ptr.Value+bias, length.Value+bias, reasons.Value+bias
-	g.NumReasons = int(min(reasons.Size/16, 256))
+	if err := m.goLists(g, bias, release.reasons); err != nil {
+		return fail(err)
+	}
 	if s, ok := m.byName["runtime.isWaitingForSuspendG"]; ok && s.Size == uint64(g.NumReasons) {
 		g.Suspendable = s.Value + bias
 	}
 	for _, name := range []string{"runtime.asyncPreempt", "runtime.asyncPreempt.abi0"} {
-		if s, ok := m.byName[name]; ok {
-			g.AsyncPreempt, g.AsyncPreemptEnd = s.Value+bias, s.Value+s.Size+bias
+		if f, ok := m.table.entryOf(name); ok {
+			g.AsyncPreempt, g.AsyncPreemptEnd = f.entry+bias, f.end+bias
 		}
 	}
-	if m.elf.Machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("%s: goroutines of %v programs cannot be read yet; amd64 can", m.path, m.elf.Machine)
-	}
-	var err error
-	if g.Offsets, err = m.dwarfOffsets(); err == nil {
-		g.FromDWARF = true
-		return g, nil
-	}
-	o, ok := releaseOffsets(g.Version)
-	if !ok {
-		return nil, fmt.Errorf("%s: the layout of goroutines in %s is not known (%w); build it with DWARF (without -ldflags=-w), or with a known release: %s", m.path, g.Version, err, strings.Join(knownReleases(), ", "))
-	}
-	g.Offsets = o
 	return g, nil
 }
 
-// releaseOffsets is the table's entry for a release such as go1.26.8.
-func releaseOffsets(v string) (Offsets, bool) {
-	v, _, _ = strings.Cut(v, " ") // experiments follow a space
-	o, ok := offsetTable[version.Lang(v)]
-	return o, ok
+// unknownRelease says what to do about a release that is not in the table.
+func (m *image) unknownRelease(why error) error {
+	known := knownReleases()
+	newest := known[len(known)-1]
+	remedy := "build it with DWARF (without -ldflags=-w)"
+	switch v := releaseOf(m.goInfo.GoVersion); {
+	case v == "":
+		remedy += ", or with a release rather than a development version"
+	case version.Compare(v, newest) > 0:
+		remedy += ", or use a newer version of contention"
+	default:
+		remedy += ", or with one of these"
+	}
+	return fmt.Errorf("the layout of its goroutines is not known (%w); known without DWARF are %s to %s: %s", why, known[0], newest, remedy)
 }
 
+// releaseOf is the language version of a release such as go1.26.8, as the table
+// names it; "" for a development version.
+func releaseOf(v string) string {
+	v, _, _ = strings.Cut(v, " ") // experiments follow a space
+	return version.Lang(v)
+}
+
+// release is what the table knows of a Go release.
+type release struct {
+	reasons int // wait reasons
+	offsets Offsets
+}
+
+// knownReleases are those of the table, oldest first.
 func knownReleases() []string {
-	var out []string
-	for v := range offsetTable {
-		out = append(out, v)
-	}
+	out := slices.Collect(maps.Keys(offsetTable))
+	slices.SortFunc(out, version.Compare)
 	return out
 }
 
@@ -177,7 +191,7 @@ func readG(d *dwarf.Data, at dwarf.Offset) (Offsets, error) {
 	walk(g, "", 0)
 	for name, dst := range o.fields() {
 		v, ok := fields[name]
-		if !ok && name != "syscallbp" && name != "trackingSeq" {
+		if !ok && name != "syscallbp" && name != "trackingSeq" && name != "parentGoid" {
 			return o, fmt.Errorf("DWARF: runtime.g has no field %s", name)
 		}
 		*dst = v
@@ -195,22 +209,36 @@ func (o *Offsets) fields() map[string]*uint64 {
 	}
 }
 
-// ReadOffsets reads the layout of runtime.g from the DWARF of an executable; the
-// generator of the release table uses it.
-func ReadOffsets(path string) (Offsets, string, error) {
+// Release is what the offset table keeps of a Go release.
+type Release struct {
+	Version string // such as go1.26.8
+	Offsets Offsets
+	Reasons int // wait reasons
+}
+
+// ReadRelease reads the layout of runtime.g from the DWARF of an executable that
+// was built by the release; the generator of the release table uses it.
+func ReadRelease(path string) (Release, error) {
 	f, err := openFile(path)
 	if err != nil {
-		return Offsets{}, "", err
+		return Release{}, err
 	}
 	m, err := openImage(path, f)
 	if err != nil {
 		f.Close()
-		return Offsets{}, "", err
+		return Release{}, err
 	}
 	defer m.close()
 	if m.goInfo == nil {
-		return Offsets{}, "", fmt.Errorf("%s is not a Go executable", path)
+		return Release{}, fmt.Errorf("%s is not a Go executable", path)
 	}
 	o, err := m.dwarfOffsets()
-	return o, m.goInfo.GoVersion, err
+	if err != nil {
+		return Release{}, fmt.Errorf("%s: %w", path, err)
+	}
+	names, ok := m.byName["runtime.waitReasonStrings"]
+	if !ok {
+		return Release{}, fmt.Errorf("%s: it has no symbol runtime.waitReasonStrings", path)
+	}
+	return Release{m.goInfo.GoVersion, o, int(names.Size / 16)}, nil
 }

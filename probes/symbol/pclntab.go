@@ -18,8 +18,6 @@ const (
 
 	headerSize        = 8 + 8*8 // of a 64-bit table
 	functabEntry      = 8       // entry offset and function offset
-	funcFixed         = 44      // the fixed part of a function's record
-	inlinedCallSize   = 16
 	pcdataInlTree     = 2
 	funcdataInlTree   = 3
 	maxInlineDepth    = 64
@@ -44,7 +42,21 @@ type pclntab struct {
 	// funcdata reads n bytes at an offset from the base of the function data,
 	// which lies outside of the table; nil when its base is not known.
 	funcdata func(off uint32, n int) ([]byte, error)
+	records
 }
+
+// records are the sizes and offsets of records that differ between layouts.
+type records struct {
+	fixed      int // bytes of the fixed part of a function's record; the last says how much funcdata it has
+	inlined    uint32
+	inlinedAt  uint32 // of the name of an inlined call
+	inlinedPos uint32 // of its call site
+}
+
+var (
+	recordsGo118 = records{fixed: 40, inlined: 20, inlinedAt: 12, inlinedPos: 16}
+	recordsGo120 = records{fixed: 44, inlined: 16, inlinedAt: 4, inlinedPos: 8}
+)
 
 // errTable says that a table is damaged.
 var errTable = errors.New("pclntab is damaged")
@@ -53,8 +65,11 @@ func parsePclntab(data []byte, text uint64) (*pclntab, error) {
 	if len(data) < headerSize {
 		return nil, fmt.Errorf("%w: %d bytes", errTable, len(data))
 	}
+	layout := recordsGo120
 	switch m := binary.LittleEndian.Uint32(data); m {
-	case magicGo118, magicGo120:
+	case magicGo118:
+		layout = recordsGo118
+	case magicGo120:
 	default:
 		return nil, fmt.Errorf("pclntab has magic %#x, which is of no Go release from 1.18 on", m)
 	}
@@ -62,7 +77,7 @@ func parsePclntab(data []byte, text uint64) (*pclntab, error) {
 		return nil, fmt.Errorf("%w: header % x (64-bit executables are supported)", errTable, data[:8])
 	}
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(data[8+8*i:]) }
-	t := &pclntab{data: data, text: text, quantum: uint64(data[6])}
+	t := &pclntab{data: data, text: text, quantum: uint64(data[6]), records: layout}
 	if t.quantum == 0 {
 		return nil, fmt.Errorf("%w: instruction size is 0", errTable)
 	}
@@ -115,7 +130,7 @@ func (t *pclntab) find(pc uint64) (function, bool) {
 	if b := t.funcs[(i+1)*functabEntry:]; len(b) >= 4 {
 		end = uint64(binary.LittleEndian.Uint32(b))
 	}
-	if uint64(off) >= end || uint64(rec)+funcFixed > uint64(len(t.funcs)) {
+	if uint64(off) >= end || uint64(rec)+uint64(t.fixed) > uint64(len(t.funcs)) {
 		return function{}, false
 	}
 	return function{t, t.text + uint64(entry), t.text + end, t.funcs[rec:]}, true
@@ -130,9 +145,9 @@ func (f function) pcfile() uint32   { return f.u32(20) }
 func (f function) pcln() uint32     { return f.u32(24) }
 func (f function) npcdata() uint32  { return f.u32(28) }
 func (f function) cuOffset() uint32 { return f.u32(32) }
-func (f function) nfuncdata() uint8 { return f.rec[43] }
+func (f function) nfuncdata() uint8 { return f.rec[f.t.fixed-1] }
 func (f function) after(i int) uint32 { // i-th word behind the fixed part
-	off := funcFixed + 4*i
+	off := f.t.fixed + 4*i
 	if off+4 > len(f.rec) {
 		return noFuncdata
 	}
@@ -201,6 +216,36 @@ func Wrapper(f profile.Frame) bool {
 func (t *pclntab) frameless(pc uint64) bool {
 	f, ok := t.find(pc)
 	return ok && f.value(f.pcsp(), pc) == 0
+}
+
+// frameSize is how far a function has moved the stack pointer at an address: its
+// return address lies that many bytes above. False where the table does not say.
+func (t *pclntab) frameSize(pc uint64) (uint64, bool) {
+	f, ok := t.find(pc)
+	if !ok {
+		return 0, false
+	}
+	n := f.value(f.pcsp(), pc)
+	return uint64(n), n >= 0
+}
+
+// entryOf finds a function by its name, as the linker wrote it.
+func (t *pclntab) entryOf(name string) (function, bool) {
+	for i := range t.nfunc {
+		entry, rec := t.functab(i)
+		if uint64(rec)+uint64(t.fixed) > uint64(len(t.funcs)) {
+			continue
+		}
+		off := uint64(binary.LittleEndian.Uint32(t.funcs[rec+4:]))
+		if off < uint64(len(t.funcNames)) && hasCString(t.funcNames[off:], name) {
+			return t.find(t.text + uint64(entry))
+		}
+	}
+	return function{}, false
+}
+
+func hasCString(b []byte, s string) bool {
+	return len(b) > len(s) && b[len(s)] == 0 && string(b[:len(s)]) == s
 }
 
 // value walks a pc-value table up to pc; -1 when it does not reach it.
@@ -294,12 +339,12 @@ func (f function) inlined(pc uint64) (name string, parent uint64, ok bool) {
 	if i < 0 || i > maxInlTreeEntries || !ok || f.t.funcdata == nil {
 		return "", 0, false
 	}
-	call, err := f.t.funcdata(tree+uint32(i)*inlinedCallSize, inlinedCallSize)
+	call, err := f.t.funcdata(tree+uint32(i)*f.t.records.inlined, int(f.t.records.inlined))
 	if err != nil {
 		return "", 0, false
 	}
-	name = f.t.name(binary.LittleEndian.Uint32(call[4:]))
-	off := binary.LittleEndian.Uint32(call[8:])
+	name = f.t.name(binary.LittleEndian.Uint32(call[f.t.inlinedAt:]))
+	off := binary.LittleEndian.Uint32(call[f.t.inlinedPos:])
 	if name == "" || uint64(off) >= f.end-f.entry {
 		return "", 0, false
 	}

@@ -188,6 +188,18 @@ func (p *Process) Frameless(addr uint64) bool {
 	return t != nil && t.frameless(addr-p.bias)
 }
 
+// FrameSize is how far the Go function at an address has moved the stack pointer
+// there: its return address lies that many bytes above, and its caller's frame
+// pointer one word below that. False where no function table says.
+func (p *Process) FrameSize(addr uint64) (uint64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exe.table == nil {
+		return 0, false
+	}
+	return p.exe.table.frameSize(addr - p.bias)
+}
+
 func (p *Process) lookup(addr uint64) []profile.Frame {
 	if f := p.exe.frames(addr - p.bias); f != nil {
 		return f

@@ -161,10 +161,10 @@ func caller() {
 func idle(n int) {
 	held := newQueue()
 	held.mu.Lock()
-	for range 10 {
+	for i := 0; i < 10; i++ {
 		go producer(held)
 	}
-	for range n {
+	for i := 0; i < n; i++ {
 		go receiver()
 	}
 }
@@ -200,7 +200,7 @@ var word int
 
 func busy(n int) {
 	runtime.GOMAXPROCS(1)
-	for range n {
+	for i := 0; i < n; i++ {
 		go spin()
 	}
 }
@@ -208,7 +208,8 @@ func busy(n int) {
 // churn keeps goroutines changing in every way that a reader may meet.
 func churn(n int) {
 	q := newQueue()
-	for i := range n {
+	for i := 0; i < n; i++ {
+		i := i
 		go func() {
 			for {
 				q.offer(i)
