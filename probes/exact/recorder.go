@@ -84,7 +84,7 @@ func (r *Recorder) open() error {
 	if r.session, err = openSession(r.opt, r.target, len(all)); err != nil {
 		return err
 	}
-	if r.trap, err = trapCost(r.session.objs.GoNothing); err != nil {
+	if r.trap, err = trapOnce(r.session.objs.GoNothing); err != nil {
 		r.notes = append(r.notes, fmt.Sprintf("what a hit of a probe costs could not be measured: %v", err))
 	}
 	if err := r.session.attach(r.target, fmt.Sprintf("/proc/%d/exe", r.opt.PID)); err != nil {

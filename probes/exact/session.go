@@ -6,6 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -63,12 +67,12 @@ func openSession(o Options, t *target, goroutines int) (*session, error) {
 	spec.Maps[bpf.GowaitMapGoWakes].MaxEntries = uint32(2 * o.MaxWaits)
 	spec.Maps[bpf.GowaitMapGoLocks].MaxEntries = uint32(o.MaxLocks)
 	spec.Maps[bpf.GowaitMapGoStates].MaxEntries = uint32(2*goroutines + 1<<15)
-	var ns unix.Stat_t
-	if err := unix.Stat("/proc/self/ns/pid", &ns); err != nil {
-		return nil, fmt.Errorf("exact mode: read the PID namespace in /proc/self/ns/pid: %w", err)
+	ns, tgid, err := namespaceOf(t.pid)
+	if err != nil {
+		return nil, fmt.Errorf("exact mode: %w", err)
 	}
 	for name, v := range map[string]any{
-		bpf.GowaitVarNamespaceDev: ns.Dev, bpf.GowaitVarNamespaceIno: ns.Ino, bpf.GowaitVarTarget: uint32(t.pid),
+		bpf.GowaitVarNamespaceDev: ns.Dev, bpf.GowaitVarNamespaceIno: ns.Ino, bpf.GowaitVarTarget: tgid,
 		bpf.GowaitVarGoidOffset: t.image.Offsets.Goid, bpf.GowaitVarLockReasons: t.lockReasons(), bpf.GowaitVarLocksOnly: o.Locks && !o.Waits,
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
@@ -80,6 +84,36 @@ func openSession(o Options, t *target, goroutines int) (*session, error) {
 		return nil, explain("load the programs", err)
 	}
 	return s, nil
+}
+
+// namespaceOf is the PID namespace that a process lives in, and the process's
+// number there: what the kernel side can tell of whoever runs.
+func namespaceOf(pid int) (ns unix.Stat_t, tgid uint32, err error) {
+	path := fmt.Sprintf("/proc/%d/ns/pid", pid)
+	if err := unix.Stat(path, &ns); err != nil {
+		return ns, 0, fmt.Errorf("read the PID namespace in %s: %w", path, err)
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return ns, 0, fmt.Errorf("number of process %d in its PID namespace: %w", pid, err)
+	}
+	for line := range strings.Lines(string(data)) {
+		v, ok := strings.CutPrefix(line, "NStgid:")
+		if !ok {
+			continue
+		}
+		// From the recorder's namespace down to the process's own.
+		f := strings.Fields(v)
+		if len(f) == 0 {
+			break
+		}
+		n, err := strconv.ParseUint(f[len(f)-1], 10, 32)
+		if err != nil {
+			return ns, 0, fmt.Errorf("number of process %d in its PID namespace: %w", pid, err)
+		}
+		return ns, uint32(n), nil
+	}
+	return ns, 0, fmt.Errorf("number of process %d in its PID namespace: its status has no NStgid", pid)
 }
 
 // explain names what a refused operation lacks.
@@ -216,13 +250,16 @@ func (s *session) end() (uint64, error) {
 // membarrierGlobal is MEMBARRIER_CMD_GLOBAL.
 const membarrierGlobal = 1
 
+// detach closes all links at once: each waits until no CPU is in its probe.
 func (s *session) detach() error {
-	var err error
-	for _, l := range s.links {
-		err = errors.Join(err, l.Close())
+	errs := make([]error, len(s.links))
+	var wg sync.WaitGroup
+	for i, l := range s.links {
+		wg.Go(func() { errs[i] = l.Close() })
 	}
+	wg.Wait()
 	s.links = nil
-	return err
+	return errors.Join(errs...)
 }
 
 // measure keeps what the programs cost.

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -21,6 +22,19 @@ import (
 //
 //go:noinline
 func probed(f func()) { f() }
+
+// trap is what trapCost found once: it is the machine's.
+var trap struct {
+	sync.Once
+	cost time.Duration
+	err  error
+}
+
+// trapOnce is trapCost, measured once.
+func trapOnce(nothing *ebpf.Program) (time.Duration, error) {
+	trap.Do(func() { trap.cost, trap.err = trapCost(nothing) })
+	return trap.cost, trap.err
+}
 
 // trapCost measures on this process what a hit costs beside the program's own
 // time: the way into the kernel and back, with a program that does nothing.

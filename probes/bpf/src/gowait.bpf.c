@@ -30,7 +30,7 @@ static long (*read_user)(void *dst, __u32 size, const void *src) = (void *)112;
 static long (*ns_current)(__u64 dev, __u64 ino, struct pid_pair *p, __u32 size) = (void *)120;
 
 /* Set before loading. */
-const volatile __u64 namespace_dev; /* PID namespace of the recorder */
+const volatile __u64 namespace_dev; /* PID namespace of the target */
 const volatile __u64 namespace_ino;
 const volatile __u32 target;      /* thread group, there */
 const volatile __u64 goid_offset; /* within a g */

@@ -9,7 +9,9 @@
 //	park N       N goroutines wait from now on, and nobody ever wakes them
 //	two N D      N waits for each of two locks in one function
 //	storm D      channel ping-pong for D: more parks than anybody can afford
-//	load N       N messages through a queue with a lock, sums checked
+//	load N       N messages through a queue with a lock, each checked
+//	flow         messages through such a queue from now on
+//	ebb          until now: the answer is how many, or -1 where one was lost
 //
 // The answer is the number of waits and the nanoseconds that they took, as the
 // waiting goroutine measured them.
@@ -28,6 +30,7 @@ import (
 func main() {
 	fmt.Println("ready", os.Getpid())
 	in := bufio.NewScanner(os.Stdin)
+	var under *flow
 	for in.Scan() {
 		f := append(strings.Fields(in.Text()), "0", "0")
 		n, _ := strconv.Atoi(f[1])
@@ -56,6 +59,10 @@ func main() {
 			waits = storm(d)
 		case "load":
 			waits = load(n)
+		case "flow":
+			under = newFlow()
+		case "ebb":
+			waits = under.ebb()
 		}
 		fmt.Println("done", waits, took.Nanoseconds())
 	}
@@ -218,10 +225,10 @@ func (q *queue) takeAll() []int {
 func load(n int) int {
 	q := &queue{}
 	q.added.L = &q.mu
-	const producers = 16
-	for p := range producers {
+	const many = 16
+	for p := range many {
 		go func() {
-			for i := p; i < n; i += producers {
+			for i := p; i < n; i += many {
 				q.offer(i)
 			}
 		}()
@@ -236,6 +243,74 @@ func load(n int) int {
 			seen[v] = true
 			got++
 		}
+	}
+	return got
+}
+
+// flow is a load that goes on until it is told to stop.
+type flow struct {
+	q       *queue
+	quit    chan struct{}
+	offered sync.WaitGroup
+	sent    [producers]int
+	got     chan int // how many arrived in order, -1 where one was missing
+}
+
+const producers = 8
+
+func newFlow() *flow {
+	f := &flow{q: &queue{}, quit: make(chan struct{}), got: make(chan int, 1)}
+	f.q.added.L = &f.q.mu
+	for p := range producers {
+		f.offered.Go(func() { f.produce(p) })
+	}
+	go func() { f.got <- f.consume() }()
+	return f
+}
+
+// produce offers the producer's numbers in their order, some a millisecond.
+func (f *flow) produce(p int) {
+	for {
+		for range 10 {
+			f.q.offer(f.sent[p]*producers + p)
+			f.sent[p]++
+		}
+		select {
+		case <-f.quit:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (f *flow) consume() int {
+	var next [producers]int
+	n := 0
+	for {
+		for _, v := range f.q.takeAll() {
+			if v < 0 {
+				return n
+			}
+			if p := v % producers; v/producers != next[p] {
+				return -1
+			} else {
+				next[p]++
+			}
+			n++
+		}
+	}
+}
+
+func (f *flow) ebb() int {
+	close(f.quit)
+	f.offered.Wait()
+	f.q.offer(-1)
+	sent, got := 0, <-f.got
+	for _, n := range f.sent {
+		sent += n
+	}
+	if sent != got {
+		return -1
 	}
 	return got
 }

@@ -1,0 +1,152 @@
+//go:build linux && amd64
+
+package exact
+
+import (
+	"testing"
+
+	"github.com/contention-toolkit/contention/profile"
+)
+
+// Every wait is counted, and its time is what the waiter measured, less the
+// moments in which it ran.
+func TestKnownWaits(t *testing.T) {
+	s := startTarget(t)
+	s.do("park 7")
+	r := record(t, Options{PID: s.pid, Waits: true})
+	cases := []struct{ command, reason, function string }{
+		{"mutex 20 50ms", "sync.Mutex.Lock", "main.lockAndUnlock"},
+		{"channel 20 50ms", "chan receive", "main.takeFrom"},
+		{"cond 20 50ms", "sync.Cond.Wait", "main.waitFor"},
+		{"sleep 20 50ms", "sleep", "main.doze"},
+	}
+	var waits, took []int64
+	for _, c := range cases {
+		n, ns := s.do("%s", c.command)
+		waits, took = append(waits, n), append(took, ns)
+	}
+	got := stop(t, r)
+	c := got[profile.SourceExact]
+	for i, k := range cases {
+		blocked, runnable, n := sum(c, k.reason, k.function)
+		if n != waits[i] {
+			t.Errorf("%s: %d waits, want %d", k.command, n, waits[i])
+		}
+		if off := blocked + runnable; off > took[i] || float64(off) < 0.98*float64(took[i]) {
+			t.Errorf("%s: off-CPU for %d ns, of %d that the waiter measured", k.command, off, took[i])
+		}
+		t.Logf("%s: %d waits, %.2f %% of the time that the waiter measured (%.2f %% runnable)", k.command, n,
+			100*float64(blocked+runnable)/float64(took[i]), 100*float64(runnable)/float64(took[i]))
+	}
+	// Those that were parked before, and still are, count for all of the window.
+	blocked, runnable, n := sum(c, "select (no cases)", "main.parkForever")
+	if want := 7 * int64(c.Profile.Duration); n != 7 || runnable != 0 || blocked != want {
+		t.Errorf("parked before the window: %d waits, %d ns blocked, %d runnable; want 7, %d, 0", n, blocked, runnable, want)
+	}
+	checkDistributions(t, c)
+	// The wakers' profile has every wait that ended by a wake-up, with both stacks.
+	_, _, woken := sum(got[profile.SourceWakers], "sync.Mutex.Lock", "main.unlock")
+	if woken != waits[0] {
+		t.Errorf("main.unlock woke %d waiters, want %d", woken, waits[0])
+	}
+	for _, name := range []string{"ends_not_seen", "stale", "unreadable", "state_map_full", "agg_map_full", "stack_map_full", "stack_failed", "skipped_probes"} {
+		if v, ok := c.Loss[name]; !ok || v != 0 {
+			t.Errorf("loss counter %s is %d (there: %v), want 0", name, v, ok)
+		}
+	}
+}
+
+// checkDistributions holds the distributions against the sums that they belong to.
+func checkDistributions(t *testing.T, c *profile.Capture) {
+	t.Helper()
+	if len(c.Distributions) != len(c.Profile.Samples) {
+		t.Fatalf("%d distributions for %d samples", len(c.Distributions), len(c.Profile.Samples))
+	}
+	for _, d := range c.Distributions {
+		v := c.Profile.Samples[d.Sample].Values
+		if n := d.Blocked.Count(); n != v[2] {
+			t.Errorf("sample %d: blocked times of %d waits, want %d", d.Sample, n, v[2])
+		}
+		for i, h := range []profile.Histogram{d.Blocked, d.Runnable} {
+			var low, high int64
+			for k, n := range h {
+				if k > 0 {
+					low += n << k
+				}
+				high += n << (k + 1)
+			}
+			if v[i] < low || v[i] > high {
+				t.Errorf("sample %d: %d ns are not within the buckets' %d to %d", d.Sample, v[i], low, high)
+			}
+		}
+	}
+}
+
+func TestLocks(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		s := startTarget(t)
+		r := record(t, Options{PID: s.pid, Locks: true, Waits: all})
+		mutex, took := s.do("mutex 20 20ms")
+		s.do("rwmutex 10 20ms")
+		s.do("two 10 20ms")
+		s.do("channel 10 1ms")
+		if n, _ := s.do("load 20000"); n != 20000 {
+			t.Errorf("%d messages arrived", n)
+		}
+		got := stop(t, r)
+		if _, ok := got[profile.SourceExact]; ok != all {
+			t.Errorf("every wait was recorded: %v, asked for: %v", ok, all)
+		}
+		c := got[profile.SourceLocks]
+		byName := map[string]profile.Lock{}
+		for _, l := range c.Locks {
+			byName[l.Name] = l
+		}
+		l := byName["main.lockAndUnlock"]
+		if l.Kind != "sync.Mutex" || l.Instances != 1 || l.Parks != mutex || l.QueueMax != 1 || l.QueueMean != 1 || l.Releases != mutex || l.Intervals != mutex-1 {
+			t.Errorf("the mutex: %+v", l)
+		}
+		if off := l.BlockedNs + l.RunnableNs; off > took || float64(off) < 0.95*float64(took) {
+			t.Errorf("waited for the mutex for %d ns, of %d that the waiter measured", off, took)
+		}
+		if len(l.Pairs) != 1 || l.Pairs[0].Waiter != "main.lockAndUnlock" || l.Pairs[0].Releaser != "main.unlock" || l.Pairs[0].Waits != mutex || l.Pairs[0].BlockedNs != l.BlockedNs {
+			t.Errorf("waiters and releasers of the mutex: %+v", l.Pairs)
+		}
+		// Three semaphores, one lock.
+		if l := byName["main.(*table).read+write"]; l.Kind != "sync.RWMutex" || l.Instances != 1 || l.Parks != 20 {
+			t.Errorf("the RWMutex: %+v", l)
+		}
+		// Two locks that one function waits for stay apart.
+		for _, name := range []string{"main.one #1", "main.one #2"} {
+			if l := byName[name]; l.Parks != 10 || l.Instances != 1 {
+				t.Errorf("%s: %+v", name, l)
+			}
+		}
+		if l := byName["main.(*queue).offer+takeAll"]; l.Parks == 0 || l.QueueMean < 1 || l.QueueMax < 1 || l.QueueMax > 17 {
+			// takeAll may not have had to wait in a short run.
+			if o := byName["main.(*queue).offer"]; o.Parks == 0 {
+				t.Errorf("the queue's lock: %+v; all: %v", l, names(c.Locks))
+			}
+		}
+		var parks int64
+		for _, l := range c.Locks {
+			parks += l.Parks
+		}
+		if sums := c.Profile.Total(2); sums != parks {
+			t.Errorf("the profile has %d waits, the locks %d", sums, parks)
+		}
+		for _, smp := range c.Profile.Samples {
+			if c.Profile.Labels(smp.Labels).Get(profile.LabelLock) == "" {
+				t.Error("a sample has no lock")
+			}
+		}
+	}
+}
+
+func names(ls []profile.Lock) []string {
+	var out []string
+	for _, l := range ls {
+		out = append(out, l.Name)
+	}
+	return out
+}
