@@ -4,7 +4,8 @@
 //
 // The objects are compiled once and run on every kernel from 5.10 on that
 // carries its type information (BTF). One little-endian object serves amd64 and
-// arm64. The types that C and Go share come from the object: never write them twice.
+// arm64; the programs on the Go runtime (Gowait) are for amd64. The types that C and
+// Go share come from the object: never write them twice.
 //
 // After a change of the sources run go generate here, with clang-14 installed;
 // the result does not depend on where the checkout is.

@@ -19,8 +19,14 @@ func TestVerifier(t *testing.T) {
 	if err := rlimit.RemoveMemlock(); err != nil {
 		testutil.RequireBPF(t, err)
 	}
-	var objs OffcpuObjects
-	err := LoadOffcpuObjects(&objs, &ebpf.CollectionOptions{})
+	var offcpu OffcpuObjects
+	var gowait GowaitObjects
+	t.Run("offcpu", func(t *testing.T) { verify(t, &offcpu, LoadOffcpuObjects) })
+	t.Run("gowait", func(t *testing.T) { verify(t, &gowait, LoadGowaitObjects) })
+}
+
+func verify(t *testing.T, objs interface{ Close() error }, load func(any, *ebpf.CollectionOptions) error) {
+	err := load(objs, &ebpf.CollectionOptions{})
 	var rejected *ebpf.VerifierError
 	if errors.Is(err, os.ErrPermission) && !(errors.As(err, &rejected) && len(rejected.Log) > 0) {
 		testutil.RequireBPF(t, err)
