@@ -142,3 +142,100 @@ func BenchmarkMembershipChange(b *testing.B) {
 		c.Close()
 	}
 }
+
+// BenchmarkReplayBesideStopped is a group of 20 consumers, of which 5 are out of
+// permits and have 20,000 entries in the replay set. One operation is one
+// message for the others: what a look for something to replay costs after a read
+// of 500 that was sent at once, and what sending 500 from the replay set costs.
+func BenchmarkReplayBesideStopped(b *testing.B) {
+	b.Run("look", func(b *testing.B) {
+		g := newStoppedGroup(b)
+		for n := 0; b.Loop(); n++ {
+			if n%stoppedBatch == 0 && len(g.pick()) != 0 {
+				b.Fatal("picked what cannot be sent")
+			}
+		}
+	})
+	b.Run("send", func(b *testing.B) {
+		g := newStoppedGroup(b)
+		for n := 0; b.Loop(); n++ {
+			if n%stoppedBatch == 0 {
+				g.sendAgain(b)
+			}
+		}
+	})
+}
+
+const stoppedBatch, stoppedEntries = 500, 20_000
+
+type stoppedGroup struct {
+	d       *Dispatcher
+	sinks   []*acker
+	entries []ledger.Entry // of those that are not stopped
+	hashes  []uint16
+	next    int64
+}
+
+func newStoppedGroup(b *testing.B) *stoppedGroup {
+	r, stop := newRig(b, Config{MaxUnackedPerConsumer: -1, MaxUnackedPerSubscription: -1})
+	b.Cleanup(stop)
+	g := &stoppedGroup{d: r.d, next: stoppedEntries}
+	stopped := map[*Consumer]bool{}
+	for i := range 20 {
+		s := &acker{}
+		var err error
+		if s.c, err = r.d.AddConsumer(ConsumerOptions{Name: fmt.Sprint("consumer-", i), Type: wire.KeyShared, Sink: s}); err != nil {
+			b.Fatal(err)
+		}
+		if stopped[s.c] = i%4 == 0; !stopped[s.c] {
+			s.c.permits.Store(1 << 40)
+		}
+		g.sinks = append(g.sinks, s)
+	}
+	r.settle()
+	payload := make([]byte, 128)
+	waiting := int64(0)
+	for i := 0; waiting < stoppedEntries || len(g.entries) < stoppedBatch; i++ {
+		key := fmt.Appendf(nil, "device-%d", i)
+		h := keyHash(key)
+		switch {
+		case stopped[r.d.selector.owner(h)]:
+			if waiting < stoppedEntries {
+				g.put(waiting, h)
+				waiting++
+			}
+		case len(g.entries) < stoppedBatch:
+			md := wire.Metadata{ProducerName: []byte("producer"), PartitionKey: key}
+			g.entries = append(g.entries, ledger.Entry{Messages: 1, Data: wire.AppendHeadersAndPayload(nil, &md, payload)})
+			g.hashes = append(g.hashes, h)
+		}
+	}
+	b.ReportAllocs()
+	return g
+}
+
+func (g *stoppedGroup) put(id int64, h uint16) { g.d.replay.add(replayItem{id, h}) }
+
+func (g *stoppedGroup) pick() []replayItem {
+	g.d.picked = g.d.replay.pick(g.d.picked[:0], stoppedBatch, nil)
+	return g.d.picked
+}
+
+// sendAgain sends 500 entries that come to the replay set and acknowledges them.
+func (g *stoppedGroup) sendAgain(b *testing.B) {
+	for i := range g.entries {
+		g.entries[i].ID = g.next
+		g.put(g.next, g.hashes[i])
+		g.next++
+	}
+	g.d.mu.Lock()
+	sent := g.d.sendMessagesToConsumers(g.entries, g.pick())
+	g.d.mu.Unlock()
+	if sent != stoppedBatch {
+		b.Fatalf("sent %d of %d", sent, stoppedBatch)
+	}
+	for _, s := range g.sinks {
+		s.c.settle(must(s.c.pending.take(s.ids)))
+		s.ids = s.ids[:0]
+	}
+}
