@@ -64,7 +64,7 @@ func OpenProcess(pid int) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("symbols of process %d: %w", pid, explain(err))
 	}
-	if p.exe, err = openImage(strings.TrimSuffix(path, " (deleted)"), f); err != nil {
+	if p.exe, err = openImage(strings.TrimSuffix(path, deleted), f); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("symbols of process %d: %w", pid, err)
 	}
@@ -245,20 +245,43 @@ func (p *Process) moduleAt(addr uint64) string {
 	return ""
 }
 
-// imageOf opens a mapped file, through the process's own root.
+// imageOf opens a mapped file.
 func (p *Process) imageOf(m *mapping) *image {
 	img, ok := p.images[m.id]
 	if ok || m.path == "" || p.closed {
 		return img
 	}
-	if f, err := openFile(filepath.Join(p.dir(), "root", m.path)); err == nil {
-		if img, err = openImage(m.path, f); err != nil {
+	if f := p.openMapped(m); f != nil {
+		var err error
+		if img, err = openImage(strings.TrimSuffix(m.path, deleted), f); err != nil {
 			f.Close()
 			img = nil
 		}
 	}
 	p.images[m.id] = img
 	return img
+}
+
+// deleted is what the kernel adds to the path of a file that has no name any more.
+const deleted = " (deleted)"
+
+// openMapped opens the file of a mapping: the very one that is mapped, even when
+// it was deleted or replaced, which takes a privilege; else by its path in the
+// process's own root, if that is still the same file. Nil when it cannot be had.
+func (p *Process) openMapped(m *mapping) *os.File {
+	name := fmt.Sprintf("%x-%x", m.start, m.end)
+	if f, err := openFile(filepath.Join(p.dir(), "map_files", name)); err == nil {
+		return f
+	}
+	f, err := openFile(filepath.Join(p.dir(), "root", m.path))
+	if err != nil {
+		return nil
+	}
+	if inode, ok := inodeOf(f); ok && inode != m.id.inode {
+		f.Close()
+		return nil
+	}
+	return f
 }
 
 // readMaps keeps the old mappings when the process has ended.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/contention-toolkit/contention/internal/testutil"
 	"github.com/contention-toolkit/contention/profile"
 )
@@ -46,7 +48,7 @@ func addresses(t testing.TB, p *Process) []uint64 {
 // Every address of every function has the frames that the runtime of the
 // program itself sees there, inlined calls expanded.
 func TestFramesAgreeWithTheRuntime(t *testing.T) {
-	for _, flags := range [][]string{nil, {"-buildmode=pie"}, {"-ldflags=-w"}} {
+	for _, flags := range [][]string{nil, {"-buildmode=pie"}, {"-ldflags=-w"}, {"-ldflags=-s -w", "-buildmode=pie"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			g := start(t, build(t, flags...))
 			p := open(t, g.pid)
@@ -222,7 +224,7 @@ func TestUnknownRelease(t *testing.T) {
 	info := *p.exe.goInfo
 	info.GoVersion = "go1.99.1"
 	p.exe.goInfo = &info
-	if _, err := p.Go(); err == nil || !strings.Contains(err.Error(), "go1.99.1") || !strings.Contains(err.Error(), "go1.26") {
+	if _, err := p.Go(); err == nil || !strings.Contains(err.Error(), "go1.99.1") || !strings.Contains(err.Error(), "go1.19 to go1.27") || !strings.Contains(err.Error(), "newer version of contention") {
 		t.Errorf("go1.99.1: %v", err)
 	}
 }
@@ -274,6 +276,62 @@ func TestLibrarySymbols(t *testing.T) {
 			return
 		}
 		t.Fatalf("%s has neither malloc nor clock_nanosleep", m.path)
+	}
+}
+
+// A library that was replaced on disk is read as it is mapped, never as what has
+// taken its place.
+func TestReplacedLibrary(t *testing.T) {
+	exe := build(t)
+	path := filepath.Join(t.TempDir(), "library")
+	data, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	page := os.Getpagesize()
+	b, err := unix.Mmap(int(f.Fd()), 0, len(data)&^(page-1), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(b) }()
+	// Another file takes the name.
+	if err := os.WriteFile(path+".new", []byte("not ELF"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t, os.Getpid())
+	var m *mapping
+	for i := range p.maps {
+		if strings.HasPrefix(p.maps[i].path, path) {
+			m = &p.maps[i]
+		}
+	}
+	if m == nil {
+		t.Fatal("the mapping is not there")
+	}
+	if img := p.imageOf(m); img != nil {
+		if img.path != path || img.goInfo == nil || img.buildID == "" {
+			t.Errorf("%s: build ID %q", img.path, img.buildID)
+		}
+	} else if os.Getuid() == 0 {
+		t.Error("the mapped file cannot be read")
+	}
+	// Without the privilege only the path is there, which is another file.
+	q := *m
+	q.start, q.end, q.path = 1, 2, path
+	if f := p.openMapped(&q); f != nil {
+		f.Close()
+		t.Error("the file that has taken its place was opened")
 	}
 }
 
