@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contention-toolkit/contention/probes/privilege"
 )
 
 // piece is a part of the target's memory to read.
@@ -33,7 +35,7 @@ func read(pid int, ps []piece) error {
 	for from := 0; from < len(ps); {
 		n, err := unix.ProcessVMReadv(pid, local[from:], remote[from:], 0)
 		if err != nil && !errors.Is(err, unix.EFAULT) {
-			return fmt.Errorf("read the memory of process %d: %w", pid, err)
+			return fmt.Errorf("read the memory of process %d: %s: %w", pid, privilege.ExplainAccess(pid, err), err)
 		}
 		// The kernel stops at the first piece that it cannot read whole.
 		for left := max(n, 0); from < len(ps) && left >= len(ps[from].buf); from++ {

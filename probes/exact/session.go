@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contention-toolkit/contention/probes/bpf"
+	"github.com/contention-toolkit/contention/probes/privilege"
 )
 
 // The types that the kernel side shares with this one, under shorter names.
@@ -120,13 +121,22 @@ func namespaceOf(pid int) (ns unix.Stat_t, tgid uint32, err error) {
 func explain(what string, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%w: %s: uprobes need CAP_BPF and CAP_PERFMON, and CAP_SYS_ADMIN before Linux 5.8: run as root, or grant them: %w", ErrUnavailable, what, err)
+		return fmt.Errorf("%w: %s: %s: %w", ErrUnavailable, what, missingPrivilege(), err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w: %s: Linux 5.10 or newer with CONFIG_UPROBE_EVENTS and CONFIG_BPF_EVENTS is needed: %w", ErrUnavailable, what, err)
 	case errors.Is(err, unix.ENOMEM):
 		return fmt.Errorf("%w: %s: no memory for its maps; lower the number of stacks, or raise the memory limit: %w", ErrUnavailable, what, err)
 	}
 	return fmt.Errorf("exact mode: %s: %w", what, err)
+}
+
+// missingPrivilege says what stands in the way of BPF programs and uprobes.
+func missingPrivilege() string {
+	status, err := privilege.ReadStatus("", "self")
+	if err != nil {
+		return err.Error()
+	}
+	return privilege.WhyNoBPF(status, privilege.Lockdown(""))
 }
 
 // attach puts the probes in. Those that end a wait come first: a wait that was
