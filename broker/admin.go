@@ -65,8 +65,8 @@ func (s *Server) startAdmin(ctx context.Context, addr string) (*adminServer, err
 	}, nil
 }
 
-// leastToken is the fewest bytes that a token may have.
-const leastToken = 16
+// A token has so many bytes.
+const leastToken, mostToken = 16, 4 << 10
 
 func readToken(path string) ([]byte, error) {
 	f, err := os.Open(path)
@@ -74,12 +74,18 @@ func readToken(path string) ([]byte, error) {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
 	defer f.Close()
-	token, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	token, err := io.ReadAll(io.LimitReader(f, mostToken+1))
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
+	if len(token) > mostToken {
+		return nil, fmt.Errorf("token file %s holds more than %d bytes: is it the right file?", path, mostToken)
+	}
 	if token = bytes.TrimSpace(token); len(token) < leastToken {
 		return nil, fmt.Errorf("token file %s holds %d bytes: use a random token of %d or more", path, len(token), leastToken)
+	}
+	if i := bytes.IndexFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }); i >= 0 {
+		return nil, fmt.Errorf("token file %s: byte %d of the token cannot stand in an HTTP header: use letters and digits", path, i)
 	}
 	return token, nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -137,6 +139,11 @@ func TestConfigIsRefusedWithReasons(t *testing.T) {
 		"quota policy":            func(c *Config) { c.BacklogQuotaPolicy = "hope" },
 		"queue creation":          func(c *Config) { c.HandoverQueueCreate = "x" },
 		"channel size is -1":      func(c *Config) { c.HandoverChannelSize = -1 },
+		"size is 1000000000":      func(c *Config) { c.HandoverChannelSize = 1_000_000_000 },
+		"chunk is 1000000000":     func(c *Config) { c.HandoverQueueChunk = 1_000_000_000 },
+		"executors is 1000000000": func(c *Config) { c.Executors = 1_000_000_000 },
+		"workers is 1000000000":   func(c *Config) { c.Workers = 1_000_000_000 },
+		"default partitions is 1": func(c *Config) { c.DefaultPartitions = maxPartitions + 1 },
 		"read completion":         func(c *Config) { c.ReadCompletion = "x" },
 		"next-read mode":          func(c *Config) { c.NextRead = "x" },
 		"has no data directory":   func(c *Config) { c.Storage = Disk },
@@ -177,4 +184,22 @@ func TestConfigIsRefusedWithReasons(t *testing.T) {
 		t.Error("an admin server that was not asked for")
 	}
 	dial(t, noAdmin).subscribe("t", "s", 1, wire.Shared, 0)
+}
+
+func TestTokenFileIsRefusedWithReasons(t *testing.T) {
+	for content, want := range map[string]string{
+		"short":                          "holds 5 bytes",
+		" \n":                            "holds 0 bytes",
+		strings.Repeat("\x00", 32):       "byte 0 of the token cannot stand in an HTTP header",
+		"0123456789 0123456789":          "byte 10 of the token",
+		strings.Repeat("a", mostToken+1): "more than 4096 bytes",
+	} {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readToken(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: want a reason with %q, got %v", content, want, err)
+		}
+	}
 }

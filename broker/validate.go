@@ -19,6 +19,13 @@ const (
 	syncNever    = "never"
 )
 
+// What is allocated at once, so that a slip of the finger does not take the
+// machine's memory.
+const (
+	maxExecutors = 4096    // each has a goroutine and its buffers, 100 KiB about
+	maxQueued    = 1 << 20 // slots of a queue
+)
+
 // Validate returns what is wrong with c, all of it, or nil.
 func (c *Config) Validate() error {
 	errs := append(c.addressErrors(), c.limitErrors()...)
@@ -79,29 +86,33 @@ func (c *Config) limitErrors() (errs []error) {
 		name  string
 		value int64
 		least int64
+		most  int64 // 0 = any
 	}{
-		{"executors", int64(c.Executors), 1},
-		{"workers", int64(c.Workers), 1},
-		{"executor queue limit", int64(c.ExecutorQueueLimit), 0},
-		{"hand-over channel size", int64(c.HandoverChannelSize), 0},
-		{"max message size", int64(c.MaxMessageSize), 1},
-		{"max connections", int64(c.MaxConnections), 0},
-		{"max topics", int64(c.MaxTopics), 0},
-		{"max pending publishes", int64(c.MaxPendingPublishes), 1},
-		{"max publish bytes in flight", c.MaxPublishBytesInFlight, 0},
-		{"write high water", c.WriteHighWater, 1},
-		{"keep-alive", int64(c.KeepAlive), 0},
-		{"liveness timeout", int64(c.LivenessTimeout), 0},
-		{"sync interval", int64(c.SyncInterval), 0},
-		{"retention bytes", c.RetentionBytes, -1},
-		{"backlog quota bytes", c.BacklogQuotaBytes, -1},
-		{"backlog quota check interval", int64(c.BacklogQuotaCheckInterval), 0},
-		{"default partitions", int64(c.DefaultPartitions), 0},
-		{"mutex profile fraction", int64(c.MutexProfileFraction), 0},
-		{"block profile rate", int64(c.BlockProfileRate), 0},
+		{"executors", int64(c.Executors), 1, maxExecutors},
+		{"workers", int64(c.Workers), 1, maxExecutors},
+		{"executor queue limit", int64(c.ExecutorQueueLimit), 0, 0},
+		{"hand-over channel size", int64(c.HandoverChannelSize), 0, maxQueued},
+		{"hand-over queue chunk", int64(c.HandoverQueueChunk), 0, maxQueued},
+		{"max message size", int64(c.MaxMessageSize), 1, 0},
+		{"max connections", int64(c.MaxConnections), 0, 0},
+		{"max topics", int64(c.MaxTopics), 0, 0},
+		{"max pending publishes", int64(c.MaxPendingPublishes), 1, 0},
+		{"max publish bytes in flight", c.MaxPublishBytesInFlight, 0, 0},
+		{"write high water", c.WriteHighWater, 1, 0},
+		{"keep-alive", int64(c.KeepAlive), 0, 0},
+		{"liveness timeout", int64(c.LivenessTimeout), 0, 0},
+		{"sync interval", int64(c.SyncInterval), 0, 0},
+		{"retention bytes", c.RetentionBytes, -1, 0},
+		{"backlog quota bytes", c.BacklogQuotaBytes, -1, 0},
+		{"backlog quota check interval", int64(c.BacklogQuotaCheckInterval), 0, 0},
+		{"default partitions", int64(c.DefaultPartitions), 0, maxPartitions},
+		{"mutex profile fraction", int64(c.MutexProfileFraction), 0, 0},
+		{"block profile rate", int64(c.BlockProfileRate), 0, 0},
 	} {
 		if n.value < n.least {
 			errs = append(errs, fmt.Errorf("%s is %d: use %d or more", n.name, n.value, n.least))
+		} else if n.most > 0 && n.value > n.most {
+			errs = append(errs, fmt.Errorf("%s is %d: use %d or less", n.name, n.value, n.most))
 		}
 	}
 	if c.MaxPublishBytesInFlight > 0 && c.MaxPublishBytesInFlight < int64(c.MaxMessageSize) {

@@ -59,6 +59,9 @@ broker runs, is in docs/broker.md.`,
 			if err := f.config.Validate(); err != nil {
 				return usageError("%w", err)
 			}
+			if f.drainTimeout < 0 {
+				return usageError("drain timeout is %v: use 0s to cut connections at once, or more", f.drainTimeout)
+			}
 			if f.printConfig {
 				return writeConfigFile(cmd.Flags(), cmd.OutOrStdout())
 			}
