@@ -47,7 +47,7 @@ func wantsOf(release string) []want {
 		w := &out[i]
 		switch {
 		case version.Compare(release, "go1.20") < 0 && strings.HasPrefix(w.reason, "sync.") && w.reason != "sync.Cond.Wait",
-			version.Compare(release, "go1.25") < 0 && w.reason == "sync.WaitGroup.Wait":
+			version.Compare(release, "go1.24") < 0 && w.reason == "sync.WaitGroup.Wait":
 			w.reason = "semacquire"
 		}
 	}

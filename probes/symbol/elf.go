@@ -59,6 +59,8 @@ func openImage(path string, file content) (*image, error) {
 	}
 	if info, err := buildinfo.Read(file); err == nil {
 		m.goInfo = info
+	} else if v := m.buildVersion(); v != "" {
+		m.goInfo = &buildinfo.BuildInfo{GoVersion: v}
 	}
 	if m.table, m.tableOf = m.readTable(); m.table != nil {
 		// The table says more of Go's own functions.

@@ -134,6 +134,35 @@ func (m *image) moduleOf(r relocs, table uint64) (*goModule, error) {
 	return g, nil
 }
 
+// buildMagic begins what the linker leaves of the build, 16 bytes aligned; the
+// version follows behind 32 bytes, with its length before it.
+const (
+	buildMagic      = "\xff Go buildinf:"
+	buildHead       = 32
+	maxBuildVersion = 100
+)
+
+// buildVersion finds the Go version where section headers are gone, which
+// debug/buildinfo goes by in position-independent executables.
+func (m *image) buildVersion() string {
+	if m.elf.Section(".text") != nil {
+		return ""
+	}
+	var out string
+	_ = m.scan(anything, []byte(buildMagic), 16, func(addr uint64) bool {
+		b, err := m.readAt(addr+buildHead, 1+maxBuildVersion)
+		if err != nil {
+			return true
+		}
+		n := int(b[0]) // a version is shorter than what needs a second byte
+		if v := string(b[1:min(1+n, len(b))]); n <= maxBuildVersion && (strings.HasPrefix(v, "go1.") || strings.HasPrefix(v, "devel")) {
+			out = v
+		}
+		return out == ""
+	})
+	return out
+}
+
 // packed says whether the file is UPX's, whose header follows the program's.
 func (m *image) packed() bool {
 	if len(m.elf.Sections) > 1 {
