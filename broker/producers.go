@@ -54,6 +54,7 @@ type writers struct {
 func (t *topic) addProducer(p *producer, topicEpoch uint64, hasEpoch bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	defer t.promote() // p may have replaced the one that others waited for
 	evicted, err := t.admit(p, topicEpoch, hasEpoch)
 	if err != nil {
 		return err
@@ -162,12 +163,20 @@ func (t *topic) removeProducer(p *producer) {
 	if w.exclusive == p {
 		w.exclusive = nil
 	}
-	if len(w.open) == 0 && len(w.waiting) > 0 {
-		next := w.waiting[0]
-		w.waiting = slices.Delete(w.waiting, 0, 1)
-		w.grant(next)
-		next.conn.tell(next.success(w))
+	t.promote()
+}
+
+// promote gives the first that waits exclusive access if nobody has any. It
+// needs mu.
+func (t *topic) promote() {
+	w := &t.writers
+	if len(w.open) > 0 || len(w.waiting) == 0 {
+		return
 	}
+	next := w.waiting[0]
+	w.waiting = slices.Delete(w.waiting, 0, 1)
+	w.grant(next)
+	next.conn.tell(next.success(w))
 }
 
 // success is the answer that tells the client of its producer.

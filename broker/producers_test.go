@@ -87,6 +87,19 @@ func TestWaitingForExclusiveAccess(t *testing.T) {
 	}
 }
 
+// A producer that takes its own earlier one's place, and is then refused, leaves
+// the topic to the one that waits.
+func TestRefusedSuccessorDoesNotLeaveOthersWaiting(t *testing.T) {
+	s := startServer(t, nil)
+	a, b, c := dial(t, s), dial(t, s), dial(t, s)
+	wantProducer(t, a.openAs(1, "a", wire.AccessExclusive, nil), true, 0)
+	wantProducer(t, b.openAs(2, "b", wire.AccessWaitForExclusive, nil), false, 0)
+	wantError(t, c.openAs(3, "a", wire.AccessShared, func(m *wire.Producer) { m.Epoch = 1 }), wire.ErrorProducerBusy)
+	if r := b.expect(wire.TypeProducerSuccess).ProducerSuccess; r.NotReady || r.TopicEpoch != 1 {
+		t.Fatalf("the one that waits: %+v", r)
+	}
+}
+
 func TestInitialSubscription(t *testing.T) {
 	s := startServer(t, nil)
 	c := dial(t, s)
