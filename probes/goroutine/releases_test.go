@@ -21,7 +21,7 @@ func toolchains(t testing.TB) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := map[string]string{}
+	found, newest := map[string]string{}, map[string]string{}
 	for _, pattern := range []string{"/usr/lib/go-1.*/bin/go", filepath.Join(strings.TrimSpace(string(out)), "golang.org", "toolchain@*linux-amd64", "bin", "go")} {
 		tools, err := filepath.Glob(pattern)
 		if err != nil {
@@ -32,7 +32,10 @@ func toolchains(t testing.TB) map[string]string {
 			if err != nil {
 				continue
 			}
-			found[version.Lang(strings.TrimSpace(string(out)))] = tool
+			v := strings.TrimSpace(string(out))
+			if lang := version.Lang(v); newest[lang] == "" || version.Compare(v, newest[lang]) > 0 {
+				newest[lang], found[lang] = v, tool
+			}
 		}
 	}
 	return found
