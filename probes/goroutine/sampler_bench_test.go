@@ -36,3 +36,21 @@ func BenchmarkTick(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkManyGoroutines samples 100,000 goroutines of which 30 wait for a lock,
+// for two seconds at the budget of eight per cent. The metrics are what that took
+// of one CPU, and how many goroutines the lock wait was found to have.
+func BenchmarkManyGoroutines(b *testing.B) {
+	g := start(b, build(b), "idle", "100000", "30")
+	var cpu, waiters, window float64
+	for b.Loop() {
+		c := sample(b, 2*time.Second, Options{PID: g.pid, Budget: 0.08})
+		cpu += float64(c.Cost.CPUNs)
+		window += float64(c.Profile.Duration)
+		if s := find(c, "sync.Mutex.Lock", "main.(*queue).offer"); s != nil {
+			waiters += float64(s.Values[blockedValue])
+		}
+	}
+	b.ReportMetric(100*cpu/window, "cpu%")
+	b.ReportMetric(waiters/window, "waiters")
+}

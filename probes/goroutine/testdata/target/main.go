@@ -2,7 +2,7 @@
 // what it does until its standard input ends:
 //
 //	waits     one goroutine in each kind of wait
-//	idle N    N goroutines that wait for a channel, and ten for a lock
+//	idle N M  N goroutines that wait for a channel, and M, or ten, for a lock
 //	deep N    a goroutine that waits below N calls
 //	busy N    N goroutines that compute, on one processor
 //	churn N   N goroutines that lock, start others and grow their stacks
@@ -161,7 +161,14 @@ func caller() {
 func idle(n int) {
 	held := newQueue()
 	held.mu.Lock()
-	for i := 0; i < 10; i++ {
+	waiters := 10
+	if len(os.Args) > 3 {
+		var err error
+		if waiters, err = strconv.Atoi(os.Args[3]); err != nil {
+			fail(err)
+		}
+	}
+	for i := 0; i < waiters; i++ {
 		go producer(held)
 	}
 	for i := 0; i < n; i++ {
