@@ -3,6 +3,9 @@
 package exact
 
 import (
+	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/contention-toolkit/contention/profile"
@@ -20,10 +23,11 @@ func TestKnownWaits(t *testing.T) {
 		{"cond 20 50ms", "sync.Cond.Wait", "main.waitFor"},
 		{"sleep 20 50ms", "sleep", "main.doze"},
 	}
-	var waits, took []int64
+	var waits, took, late []int64
 	for _, c := range cases {
+		before := s.lateness()
 		n, ns := s.do("%s", c.command)
-		waits, took = append(waits, n), append(took, ns)
+		waits, took, late = append(waits, n), append(took, ns), append(late, s.lateness()-before)
 	}
 	got := stop(t, r)
 	c := got[profile.SourceExact]
@@ -32,9 +36,7 @@ func TestKnownWaits(t *testing.T) {
 		if n != waits[i] {
 			t.Errorf("%s: %d waits, want %d", k.command, n, waits[i])
 		}
-		if off := blocked + runnable; off > took[i] || float64(off) < 0.98*float64(took[i]) {
-			t.Errorf("%s: off-CPU for %d ns, of %d that the waiter measured", k.command, off, took[i])
-		}
+		near(t, k.command, blocked+runnable, took[i], late[i])
 		t.Logf("%s: %d waits, %.2f %% of the time that the waiter measured (%.2f %% runnable)", k.command, n,
 			100*float64(blocked+runnable)/float64(took[i]), 100*float64(runnable)/float64(took[i]))
 	}
@@ -53,6 +55,54 @@ func TestKnownWaits(t *testing.T) {
 		if v, ok := c.Loss[name]; !ok || v != 0 {
 			t.Errorf("loss counter %s is %d (there: %v), want 0", name, v, ok)
 		}
+	}
+}
+
+// The runtime's own block profile counts the same waits, and times them from
+// their park until they run again.
+func TestAgainstBlockProfile(t *testing.T) {
+	s := startTarget(t)
+	r := record(t, Options{PID: s.pid, Waits: true})
+	before := s.lateness()
+	for _, command := range []string{"mutex 20 20ms", "channel 20 20ms", "cond 20 20ms", "rwmutex 20 20ms"} {
+		s.do("%s", command)
+	}
+	late := s.lateness() - before
+	c := stop(t, r)[profile.SourceExact]
+	path := filepath.Join(t.TempDir(), "block")
+	if n, _ := s.do("block %s", path); n != 0 {
+		t.Fatal("the target wrote no block profile")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := profile.Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, ok1 := p.Value("contentions")
+	delay, ok2 := p.Value("delay")
+	if !ok1 || !ok2 {
+		t.Fatalf("sample types %v", p.SampleTypes)
+	}
+	for _, function := range []string{"main.lockAndUnlock", "main.takeFrom", "main.waitFor", "main.(*table).read", "main.(*table).write"} {
+		var n, ns int64
+		for _, smp := range p.Samples {
+			for _, fr := range p.Frames(smp.Stack) {
+				if fr.Function == function {
+					n, ns = n+smp.Values[count], ns+smp.Values[delay]
+					break
+				}
+			}
+		}
+		blocked, runnable, waits := sum(c, "", function)
+		ratio := float64(blocked+runnable) / float64(ns)
+		if waits != n || n != 20 || math.Abs(float64(blocked+runnable-ns)) > 0.02*float64(ns)+float64(late) {
+			t.Errorf("%s: %d waits of %d ns; the block profile has %d of %d (%.4f of it)", function, waits, blocked+runnable, n, ns, ratio)
+		}
+		t.Logf("%s: %d waits, %.2f %% of the block profile's delay", function, waits, 100*ratio)
 	}
 }
 
@@ -86,7 +136,9 @@ func TestLocks(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s := startTarget(t)
 		r := record(t, Options{PID: s.pid, Locks: true, Waits: all})
+		before := s.lateness()
 		mutex, took := s.do("mutex 20 20ms")
+		late := s.lateness() - before
 		s.do("rwmutex 10 20ms")
 		s.do("two 10 20ms")
 		s.do("channel 10 1ms")
@@ -106,9 +158,7 @@ func TestLocks(t *testing.T) {
 		if l.Kind != "sync.Mutex" || l.Instances != 1 || l.Parks != mutex || l.QueueMax != 1 || l.QueueMean != 1 || l.Releases != mutex || l.Intervals != mutex-1 {
 			t.Errorf("the mutex: %+v", l)
 		}
-		if off := l.BlockedNs + l.RunnableNs; off > took || float64(off) < 0.95*float64(took) {
-			t.Errorf("waited for the mutex for %d ns, of %d that the waiter measured", off, took)
-		}
+		near(t, "the mutex", l.BlockedNs+l.RunnableNs, took, late)
 		if len(l.Pairs) != 1 || l.Pairs[0].Waiter != "main.lockAndUnlock" || l.Pairs[0].Releaser != "main.unlock" || l.Pairs[0].Waits != mutex || l.Pairs[0].BlockedNs != l.BlockedNs {
 			t.Errorf("waiters and releasers of the mutex: %+v", l.Pairs)
 		}

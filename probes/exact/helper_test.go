@@ -173,3 +173,36 @@ func sum(c *profile.Capture, reason, function string) (blocked, runnable, waits 
 	}
 	return blocked, runnable, waits
 }
+
+// lateness is how long the target's threads were ready to run and had no CPU: a
+// goroutine that is kept from running by that is not parked, and a waiter that
+// measures itself counts it all the same.
+func (s *subject) lateness() int64 {
+	s.t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", s.pid))
+	if err != nil || len(files) == 0 {
+		s.t.Fatalf("no thread of the target: %v", err)
+	}
+	var all int64
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		var ran, waited int64
+		if _, err := fmt.Sscan(string(data), &ran, &waited); err != nil {
+			s.t.Fatalf("%s: %v", name, err)
+		}
+		all += waited
+	}
+	return all
+}
+
+// near holds the time that was recorded against what the waiter measured: less
+// by 2 %, and by what the target's threads were late, at most.
+func near(t testing.TB, what string, recorded, measured, late int64) {
+	t.Helper()
+	if recorded > measured || float64(measured-recorded) > 0.02*float64(measured)+float64(late) {
+		t.Errorf("%s: off-CPU for %d ns, of %d that the waiter measured; threads were late by %d", what, recorded, measured, late)
+	}
+}

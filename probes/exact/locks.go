@@ -39,10 +39,11 @@ type site struct {
 }
 
 // lockSite is the innermost frame outside of the library's locks and the runtime.
+// Since Go 1.27 closures that were inlined elsewhere are of the package _.
 func lockSite(frames []profile.Frame) site {
 	for _, f := range frames {
 		pkg, _, _ := strings.Cut(f.Function, ".")
-		if pkg == "sync" || pkg == "internal/sync" || pkg == "runtime" || strings.HasPrefix(pkg, "internal/runtime/") {
+		if pkg == "sync" || pkg == "internal/sync" || pkg == "runtime" || pkg == "_" || strings.HasPrefix(pkg, "internal/runtime/") {
 			continue
 		}
 		return site{f.Function, f.File, f.Line}

@@ -20,11 +20,8 @@ type piece struct {
 	ok   bool // it was read
 }
 
-// maxPieces is IOV_MAX, what one call may carry.
-const maxPieces = 1024
-
-// read reads at most maxPieces pieces of a process's memory. An error means that
-// it cannot be read at all.
+// read reads pieces of a process's memory, at most 1024 (IOV_MAX). An error means
+// that it cannot be read at all.
 func read(pid int, ps []piece) error {
 	local, remote := make([]unix.Iovec, len(ps)), make([]unix.RemoteIovec, len(ps))
 	for i := range ps {

@@ -14,8 +14,9 @@ import (
 )
 
 // Releases whose probed functions take the arguments that the kernel side reads,
-// in those registers.
-const firstRelease, lastRelease = "go1.20", "go1.27"
+// in those registers, and begin with pushing the frame pointer: before 1.21 they
+// moved the stack pointer first.
+const firstRelease, lastRelease = "go1.21", "go1.27"
 
 // point is where a probe goes.
 type point struct {

@@ -50,7 +50,7 @@ func FuzzFindPush(f *testing.F) {
 
 func TestReleases(t *testing.T) {
 	for v, ok := range map[string]bool{
-		"go1.19.8": false, "go1.20.14": true, "go1.24": true, "go1.26.8": true, "go1.26.8 X:nodwarf5": true, "go1.27.4": true,
+		"go1.19.8": false, "go1.20.14": false, "go1.21.0": true, "go1.24": true, "go1.26.8": true, "go1.26.8 X:nodwarf5": true, "go1.27.4": true,
 		"go1.28.0": false, "go1.28rc1": false, "devel go1.27-abc": false, "": false, "go2.0": false,
 	} {
 		if err := checkRelease(v); (err == nil) != ok || err != nil && !errors.Is(err, ErrUnavailable) {

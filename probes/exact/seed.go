@@ -19,7 +19,7 @@ const (
 
 const (
 	maxGoroutines = 1 << 22
-	// seedGroup is how many goroutines are read together.
+	// seedGroup is how many goroutines are read together: no more than read takes.
 	seedGroup = 256
 	// seedStack is how much of a stack is read; what goes on beyond is cut.
 	seedStack = 8 << 10
@@ -29,7 +29,6 @@ const (
 type seed struct {
 	g     uint64
 	goid  uint64
-	since uint64
 	why   uint32
 	stack []uint64 // return addresses, innermost first
 }

@@ -8,12 +8,13 @@
 //	rwmutex N D  N waits to read, then N to write, each about D
 //	park N       N goroutines wait from now on, and nobody ever wakes them
 //	two N D      N waits for each of two locks in one function
+//	block FILE   writes the runtime's block profile, of everything so far
 //	storm D      channel ping-pong for D: more parks than anybody can afford
 //	load N       N messages through a queue with a lock, each checked
 //	flow         messages through such a queue from now on
 //	ebb          until now: the answer is how many, or -1 where one was lost
 //
-// The answer is the number of waits and the nanoseconds that they took, as the
+// It is written for Go 1.21, the oldest release that is recorded so. The answer is the number of waits and the nanoseconds that they took, as the
 // waiting goroutine measured them.
 package main
 
@@ -21,6 +22,8 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +31,7 @@ import (
 )
 
 func main() {
+	runtime.SetBlockProfileRate(1)
 	fmt.Println("ready", os.Getpid())
 	in := bufio.NewScanner(os.Stdin)
 	var under *flow
@@ -50,10 +54,14 @@ func main() {
 		case "two":
 			waits, took = bothLocks(n, d)
 		case "park":
-			for range n {
+			for i := 0; i < n; i++ {
 				go parkForever()
 			}
 			waits = n
+		case "block":
+			if err := writeBlocks(f[1]); err != nil {
+				waits = -1
+			}
 		case "storm":
 			d, _ = time.ParseDuration(f[1])
 			waits = storm(d)
@@ -68,6 +76,17 @@ func main() {
 	}
 }
 
+func writeBlocks(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := pprof.Lookup("block").WriteTo(f, 0); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // turns makes two goroutines take turns: one waits n times in wait, each time
 // after the other has readied itself with prepare, and is let go by release.
 func turns(n int, d time.Duration, prepare, wait, release func()) (int, time.Duration) {
@@ -76,7 +95,7 @@ func turns(n int, d time.Duration, prepare, wait, release func()) (int, time.Dur
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range n {
+		for i := 0; i < n; i++ {
 			prepare()
 			prepared <- struct{}{}
 			time.Sleep(d)
@@ -84,7 +103,7 @@ func turns(n int, d time.Duration, prepare, wait, release func()) (int, time.Dur
 			<-waited
 		}
 	}()
-	for range n {
+	for i := 0; i < n; i++ {
 		<-prepared
 		began := time.Now()
 		wait()
@@ -135,7 +154,7 @@ func waitFor(c *sync.Cond) {
 //go:noinline
 func doze(n int, d time.Duration) (int, time.Duration) {
 	began := time.Now()
-	for range n {
+	for i := 0; i < n; i++ {
 		time.Sleep(d)
 	}
 	return n, time.Since(began)
@@ -226,7 +245,8 @@ func load(n int) int {
 	q := &queue{}
 	q.added.L = &q.mu
 	const many = 16
-	for p := range many {
+	for p := 0; p < many; p++ {
+		p := p
 		go func() {
 			for i := p; i < n; i += many {
 				q.offer(i)
@@ -261,8 +281,12 @@ const producers = 8
 func newFlow() *flow {
 	f := &flow{q: &queue{}, quit: make(chan struct{}), got: make(chan int, 1)}
 	f.q.added.L = &f.q.mu
-	for p := range producers {
-		f.offered.Go(func() { f.produce(p) })
+	f.offered.Add(producers)
+	for p := 0; p < producers; p++ {
+		go func(p int) {
+			defer f.offered.Done()
+			f.produce(p)
+		}(p)
 	}
 	go func() { f.got <- f.consume() }()
 	return f
@@ -271,7 +295,7 @@ func newFlow() *flow {
 // produce offers the producer's numbers in their order, some a millisecond.
 func (f *flow) produce(p int) {
 	for {
-		for range 10 {
+		for i := 0; i < 10; i++ {
 			f.q.offer(f.sent[p]*producers + p)
 			f.sent[p]++
 		}
