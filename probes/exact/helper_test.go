@@ -72,7 +72,11 @@ func startTarget(t testing.TB) *subject { return startAt(t, targetPath(t)) }
 
 func startAt(t testing.TB, path string) *subject {
 	t.Helper()
-	cmd := exec.Command(path)
+	return startSubject(t, exec.Command(path))
+}
+
+func startSubject(t testing.TB, cmd *exec.Cmd) *subject {
+	t.Helper()
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
 	if err := errors.Join(err1, err2, cmd.Start()); err != nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -179,5 +181,21 @@ func TestTargetEnds(t *testing.T) {
 	c := stop(t, r)[profile.SourceExact]
 	if _, _, n := sum(c, "chan receive", "main.takeFrom"); n != 5 || !c.Incomplete {
 		t.Errorf("%d waits, incomplete: %v", n, c.Incomplete)
+	}
+}
+
+// A target in a PID namespace of its own has another number there.
+func TestPIDNamespace(t *testing.T) {
+	record(t, Options{PID: startTarget(t).pid, Waits: true}).mustStop(t) // or skip
+	cmd := exec.Command(targetPath(t))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	s := startSubject(t, cmd)
+	if !strings.HasSuffix(s.out.Text(), " 1") {
+		t.Fatalf("the target says %q, want process 1", s.out.Text())
+	}
+	r := record(t, Options{PID: s.pid, Waits: true})
+	s.do("channel 5 1ms")
+	if _, _, n := sum(stop(t, r)[profile.SourceExact], "chan receive", "main.takeFrom"); n != 5 {
+		t.Errorf("%d waits, want 5", n)
 	}
 }
