@@ -146,7 +146,7 @@ func (c *conn) send(f *wire.Frame, m *wire.Send) error {
 	}
 	pub := c.pool.get(c)
 	pub.producer, pub.sequenceID, pub.highestID = p, m.SequenceID, m.HighestSequenceID
-	pub.Data, pub.Messages, pub.Epoch = c.bytes.copyOf(f.HeadersAndPayload), max(m.NumMessages, 1), p.ledgerEpoch
+	pub.Data, pub.Messages, pub.Epoch = p.bytes.copyOf(f.HeadersAndPayload), max(m.NumMessages, 1), p.ledgerEpoch
 	pub.Failed = &p.failed
 	c.owed.Add(1)
 	c.sent(len(pub.Data))

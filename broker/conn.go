@@ -30,7 +30,6 @@ type conn struct {
 	producers map[uint64]*producer
 	consumers map[uint64]*consumer
 	pool      publishPool
-	bytes     slab
 	ids       []int64
 	sought    map[*subscription]struct{} // by this client, and not come back to
 	warnings  int                        // logged of what the client reported
@@ -57,8 +56,11 @@ type conn struct {
 	unwritable atomic.Bool
 	consMu     sync.Mutex // consumers, for other goroutines than the reader
 
-	heard atomic.Bool // a frame came since the keep-alive last looked
-	quiet int         // keep-alive rounds without one
+	heard   atomic.Bool  // a frame came since the keep-alive last looked
+	quiet   int          // keep-alive rounds without one
+	held    atomic.Int32 // not 0: the reader waits, and cannot hear anything
+	writing atomic.Bool  // the writer waits for the client to take bytes
+	wrote   atomic.Bool  // it took some since the keep-alive last looked
 }
 
 type consumer struct {
@@ -249,7 +251,10 @@ func (c *conn) flush(buf *[]byte) error {
 	if c.draining.Load() {
 		_ = c.net.SetWriteDeadline(time.Now().Add(drainWrite))
 	}
+	c.writing.Store(true)
 	_, err := c.net.Write(*buf)
+	c.wrote.Store(true)
+	c.writing.Store(false)
 	if *buf = (*buf)[:0]; cap(*buf) > keepBuffer {
 		*buf = make([]byte, 0, writeBuffer)
 	}
@@ -284,10 +289,17 @@ func (c *conn) appendDelivery(buf []byte, d *dispatch.Delivery) ([]byte, error) 
 	return buf, nil
 }
 
+// heldBack reports whether a connection is silent because the broker does not
+// read it, for another reason than that its client takes nothing.
+func (c *conn) heldBack(tookSome bool) bool {
+	return c.held.Load() != 0 && (tookSome || !c.writing.Load())
+}
+
 // checkAlive is one round of the keep-alive: a silent connection is pinged, and
 // closed if it stays silent.
 func (c *conn) checkAlive() {
-	if c.heard.Swap(false) {
+	tookSome := c.wrote.Swap(false)
+	if c.heard.Swap(false) || c.heldBack(tookSome) {
 		c.quiet = 0
 		return
 	}

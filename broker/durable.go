@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -69,9 +71,41 @@ func (s *Server) loadDurable() error {
 	if err != nil {
 		return err
 	}
+	known := map[string]bool{}
+	for _, st := range topics {
+		known[strconv.FormatInt(st.Ledger, 10)] = true
+	}
+	if err := checkLogs(filepath.Join(s.cfg.DataDir, ledgersDir), known); err != nil {
+		return err
+	}
 	for _, st := range topics {
 		if err := s.loadTopic(st); err != nil {
 			return fmt.Errorf("topic %s: %w", st.Name, err)
+		}
+	}
+	return nil
+}
+
+// ledgersDir has a directory for each ledger's log, named by its number.
+const ledgersDir = "ledgers"
+
+// checkLogs refuses logs that the metadata does not know, as when its file was
+// lost: a new topic would get the number, and with it another one's entries.
+func checkLogs(dir string, known map[string]bool) error {
+	logs, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if _, err := strconv.ParseInt(l.Name(), 10, 64); err != nil || known[l.Name()] {
+			continue
+		}
+		path := filepath.Join(dir, l.Name())
+		if files, err := os.ReadDir(path); err != nil || len(files) > 0 {
+			return fmt.Errorf("the log %s is of no topic that the metadata has: put the metadata file back that belongs to it, or move the log away", path)
 		}
 	}
 	return nil
@@ -98,6 +132,10 @@ func (s *Server) loadTopic(st storage.Topic) error {
 		d, err := dispatch.New(t.ledger, t.executor, c.Name, ledger.Earliest, true, s.dispatchConfigNow())
 		if err != nil {
 			return err
+		}
+		if last := t.ledger.LastConfirmed(); c.MarkDelete > last {
+			s.log.Warn("log ends before what was acknowledged: it has lost entries", "topic", t.name, "subscription", c.Name,
+				"acknowledged", c.MarkDelete, "last_entry", last)
 		}
 		d.Cursor().Restore(ledger.CursorState{MarkDelete: c.MarkDelete, Acked: c.Acked})
 		t.subs[c.Name] = &subscription{Dispatcher: d, topic: t, durable: true}
@@ -142,7 +180,7 @@ func (s *Server) openLog(t *topic, id uint64, cfg *ledger.Config) error {
 	if s.durable == nil {
 		return nil
 	}
-	dir := filepath.Join(s.cfg.DataDir, "ledgers", strconv.FormatUint(id, 10))
+	dir := filepath.Join(s.cfg.DataDir, ledgersDir, strconv.FormatUint(id, 10))
 	log, err := storage.OpenLog(dir, storage.LogOptions{
 		Sync: storage.Sync(s.cfg.Sync), SyncInterval: s.cfg.SyncInterval, Cache: s.durable.cache, Logger: s.log,
 	})

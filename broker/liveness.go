@@ -92,6 +92,9 @@ func (c *conn) answers() bool {
 		return false
 	case <-timer.C:
 	}
+	if c.heldBack(false) {
+		return true // its answer may wait where the broker does not read
+	}
 	c.server.log.Warn("closing a connection", "conn", c.id, "client", c.net.RemoteAddr().String(),
 		"reason", "it does not answer, and another client wants its subscription")
 	c.close()

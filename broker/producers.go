@@ -21,6 +21,9 @@ type producer struct {
 	// ledgerEpoch is the ledger's when the producer was opened.
 	ledgerEpoch uint32
 	schema      []byte // its version
+	// bytes holds what it sends: a block shared with another topic would stay
+	// as long as the entries of both.
+	bytes slab // the reader's
 
 	state atomic.Int32
 	// failed: a send could not be stored. What was sent after it is refused

@@ -107,10 +107,15 @@ func (l *publishPool) give(p *publish) {
 }
 
 // slab cuts small byte slices out of larger allocations. An entry keeps the
-// whole block that it was cut from alive.
-type slab struct{ free []byte }
+// whole block that it was cut from alive. The first blocks are small, so that a
+// producer that sends little holds little.
+type slab struct {
+	free []byte
+	next int // bytes of the next block; 0 = slabFirst
+}
 
 const (
+	slabFirst   = 1 << 10
 	slabBlock   = 16 << 10
 	slabLargest = slabBlock / 8
 )
@@ -121,7 +126,9 @@ func (s *slab) copyOf(b []byte) []byte {
 		return append(make([]byte, 0, len(b)), b...)
 	}
 	if len(s.free) < len(b) {
-		s.free = make([]byte, slabBlock)
+		size := max(s.next, slabFirst, len(b))
+		s.free = make([]byte, size)
+		s.next = min(2*size, slabBlock)
 	}
 	out := s.free[:len(b):len(b)]
 	s.free = s.free[len(b):]

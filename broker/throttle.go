@@ -142,11 +142,13 @@ func (c *conn) waitForWriter() bool {
 		if cause == throttlePending {
 			alive = c.waitForOwed(int64(c.server.cfg.MaxPendingPublishes) / 2)
 		} else if clear := c.server.flight.stopped(); clear != nil {
+			c.held.Add(1)
 			select {
 			case <-clear:
 			case <-c.done:
 				alive = false
 			}
+			c.held.Add(-1)
 		}
 		count.now.Add(-1)
 		if !alive {
@@ -159,6 +161,8 @@ func (c *conn) waitForWriter() bool {
 // waitForOwed waits until the writer owes at most so many frames; false = the
 // connection ends.
 func (c *conn) waitForOwed(atMost int64) bool {
+	c.held.Add(1)
+	defer c.held.Add(-1)
 	c.resumeAt.Store(atMost)
 	for {
 		c.throttled.Store(true)
