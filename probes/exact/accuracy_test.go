@@ -142,9 +142,7 @@ func TestLocks(t *testing.T) {
 		s.do("rwmutex 10 20ms")
 		s.do("two 10 20ms")
 		s.do("channel 10 1ms")
-		if n, _ := s.do("load 20000"); n != 20000 {
-			t.Errorf("%d messages arrived", n)
-		}
+		s.do("queue 9")
 		got := stop(t, r)
 		if _, ok := got[profile.SourceExact]; ok != all {
 			t.Errorf("every wait was recorded: %v, asked for: %v", ok, all)
@@ -172,11 +170,9 @@ func TestLocks(t *testing.T) {
 				t.Errorf("%s: %+v", name, l)
 			}
 		}
-		if l := byName["main.(*queue).offer+takeAll"]; l.Parks == 0 || l.QueueMean < 1 || l.QueueMax < 1 || l.QueueMax > 17 {
-			// takeAll may not have had to wait in a short run.
-			if o := byName["main.(*queue).offer"]; o.Parks == 0 {
-				t.Errorf("the queue's lock: %+v; all: %v", l, names(c.Locks))
-			}
+		// The first found nobody before it, and the last all others.
+		if l := byName["main.inTurn"]; l.Parks < 9 || l.QueueMax != 9 || l.Parks == 9 && l.QueueMean != 5 || len(l.Pairs) == 0 {
+			t.Errorf("the lock with a queue: %+v", l)
 		}
 		var parks int64
 		for _, l := range c.Locks {

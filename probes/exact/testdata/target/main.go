@@ -6,6 +6,7 @@
 //	cond N D     the same for a condition
 //	sleep N D    the same by sleeping
 //	rwmutex N D  N waits to read, then N to write, each about D
+//	queue N      N goroutines wait for one lock at once, then get it in turn
 //	park N       N goroutines wait from now on, and nobody ever wakes them
 //	two N D      N waits for each of two locks in one function
 //	block FILE   writes the runtime's block profile, of everything so far
@@ -20,6 +21,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"runtime"
@@ -53,6 +55,8 @@ func main() {
 			waits, took = readAndWrite(n, d)
 		case "two":
 			waits, took = bothLocks(n, d)
+		case "queue":
+			waits = queueUp(n)
 		case "park":
 			for i := 0; i < n; i++ {
 				go parkForever()
@@ -193,6 +197,37 @@ func one(a, b *sync.Mutex) {
 	b.Lock()
 	b.Unlock()
 	a.Unlock()
+}
+
+// queueUp lets go of the lock once all wait for it, as the runtime says itself.
+func queueUp(n int) int {
+	var mu sync.Mutex
+	var got sync.WaitGroup
+	mu.Lock()
+	got.Add(n)
+	for i := 0; i < n; i++ {
+		go func() {
+			defer got.Done()
+			inTurn(&mu)
+		}()
+	}
+	stacks := make([]byte, 1<<20)
+	for {
+		all := stacks[:runtime.Stack(stacks, true)]
+		if bytes.Count(all, []byte("[sync.Mutex.Lock")) == n {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	mu.Unlock()
+	got.Wait()
+	return n
+}
+
+//go:noinline
+func inTurn(mu *sync.Mutex) {
+	mu.Lock()
+	mu.Unlock()
 }
 
 //go:noinline
