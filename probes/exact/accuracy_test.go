@@ -188,11 +188,3 @@ func TestLocks(t *testing.T) {
 		}
 	}
 }
-
-func names(ls []profile.Lock) []string {
-	var out []string
-	for _, l := range ls {
-		out = append(out, l.Name)
-	}
-	return out
-}
