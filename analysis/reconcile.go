@@ -9,14 +9,13 @@ import (
 // Reconciled is what sources that should agree say of one wait reason, each over
 // its own window, in goroutines: blocked seconds per second.
 type Reconciled struct {
-	Reason string  `json:"reason"`
-	Exact  float64 `json:"exact"` // blocked, every wait counted
-	// ExactOffCPU is blocked and then runnable, which the block profile measures.
-	ExactOffCPU float64  `json:"exact_off_cpu"`
-	Sampled     *float64 `json:"sampled"` // blocked, by the sampler; nil where it was not recorded
-	// Block is the delay of Go's block profile; nil where it was not recorded or
-	// has no such reason. It counts a wait when it has ended, with all of its
-	// length: waits that are open at an edge of the window make a difference.
+	Reason  string   `json:"reason"`
+	Exact   float64  `json:"exact"`   // blocked, every wait counted
+	Sampled *float64 `json:"sampled"` // blocked, by the sampler; nil where it was not recorded
+	// Block is the delay of Go's block profile, which ends at the wake-up as
+	// blocked time does; nil where it was not recorded or has no such reason. It
+	// counts a wait when it has ended, with all of its length: waits that are open
+	// at an edge of the window make a difference.
 	Block *float64 `json:"block"`
 }
 
@@ -24,18 +23,18 @@ type Reconciled struct {
 // the block profile, by wait reason, most blocked first. It returns nil where
 // the recording has no exact source, or nothing to compare it with.
 func Reconcile(rec *profile.Recording) []Reconciled {
-	blocked, off := byReason(rec, profile.SourceExact)
+	blocked := byReason(rec, profile.SourceExact)
 	if blocked == nil {
 		return nil
 	}
-	sampled, _ := byReason(rec, profile.SourceGoroutines)
-	delay, _ := byReason(rec, profile.SourceBlock)
+	sampled := byReason(rec, profile.SourceGoroutines)
+	delay := byReason(rec, profile.SourceBlock)
 	if sampled == nil && delay == nil {
 		return nil
 	}
 	out := []Reconciled{}
 	for reason, v := range blocked {
-		r := Reconciled{Reason: reason, Exact: v, ExactOffCPU: off[reason]}
+		r := Reconciled{Reason: reason, Exact: v}
 		if sampled != nil {
 			s := sampled[reason]
 			r.Sampled = &s
@@ -54,18 +53,18 @@ func Reconcile(rec *profile.Recording) []Reconciled {
 	return out
 }
 
-// byReason sums a source's blocked and off-CPU time by wait reason, in seconds
-// per second; nil where it was not recorded.
-func byReason(rec *profile.Recording, s profile.Source) (blocked, off map[string]float64) {
+// byReason sums a source's blocked time by wait reason, in seconds per second;
+// nil where it was not recorded.
+func byReason(rec *profile.Recording, s profile.Source) map[string]float64 {
 	info, p := rec.Meta.Info(s), rec.Profiles[s]
 	if info == nil || p == nil || info.Window.DurationNs <= 0 {
-		return nil, nil
+		return nil
 	}
 	cols, err := columnsOf(p)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	blocked, off = map[string]float64{}, map[string]float64{}
+	blocked := map[string]float64{}
 	for _, sample := range p.Samples {
 		reason := p.Labels(sample.Labels).Get(profile.LabelReason)
 		if reason == "" {
@@ -73,9 +72,8 @@ func byReason(rec *profile.Recording, s profile.Source) (blocked, off map[string
 		}
 		v := cols.value(sample.Values)
 		blocked[reason] += float64(v.BlockedNs) / float64(info.Window.DurationNs)
-		off[reason] += float64(v.OffCPUNs()) / float64(info.Window.DurationNs)
 	}
-	return blocked, off
+	return blocked
 }
 
 // Messages is the work of a role that was done in a window, 0 when unknown.

@@ -26,7 +26,7 @@ func TestReconcile(t *testing.T) {
 	half.DurationNs /= 2
 	rec.Meta.Sources = append(rec.Meta.Sources, profile.SourceInfo{Source: profile.SourceExact, Window: half})
 	block := profile.New(profile.ValueType{Type: "contentions", Unit: "count"}, profile.ValueType{Type: "delay", Unit: "nanoseconds"})
-	block.Add(block.InternFrames(stack("sync.(*Mutex).Lock", "a")), block.InternLabels(), 9, 420*second)
+	block.Add(block.InternFrames(stack("sync.(*Mutex).Lock", "a")), block.InternLabels(), 9, 390*second)
 	rec.Profiles[profile.SourceBlock] = block
 	rec.Meta.Sources = append(rec.Meta.Sources, profile.SourceInfo{Source: profile.SourceBlock, Window: window})
 
@@ -35,7 +35,7 @@ func TestReconcile(t *testing.T) {
 		t.Fatalf("%d reasons, want 2: %+v", len(got), got)
 	}
 	lock, sleep := got[0], got[1]
-	if lock.Reason != "sync.Mutex.Lock" || lock.Exact != 38 || lock.ExactOffCPU != 42 || lock.Sampled == nil || *lock.Sampled != 37 || lock.Block == nil || *lock.Block != 42 {
+	if lock.Reason != "sync.Mutex.Lock" || lock.Exact != 38 || lock.Sampled == nil || *lock.Sampled != 37 || lock.Block == nil || *lock.Block != 39 {
 		t.Errorf("locks: %+v", lock)
 	}
 	if sleep.Reason != "sleep" || sleep.Exact != 1 || sleep.Sampled == nil || *sleep.Sampled != 0 || sleep.Block != nil {

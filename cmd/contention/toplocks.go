@@ -69,7 +69,7 @@ func reconciledLines(rows []analysis.Reconciled) []string {
 			s += fmt.Sprintf(" (sampled %.3f)", *r.Sampled)
 		}
 		if r.Block != nil {
-			s += fmt.Sprintf(" (off-CPU %.3f, block profile %.3f)", r.ExactOffCPU, *r.Block)
+			s += fmt.Sprintf(" (block profile %.3f)", *r.Block)
 		}
 		parts = append(parts, s)
 	}
