@@ -79,9 +79,10 @@ type Cost struct {
 
 // Busy is the running time of one goroutine or thread: how busy a serial stage is.
 type Busy struct {
-	Name      string `json:"name"`       // the goroutine's entry function or the thread's name
-	ID        int64  `json:"id"`         // goroutine id or thread id
-	RunningNs int64  `json:"running_ns"` // over the window
+	Name      string `json:"name"`             // the goroutine's entry function or the thread's name
+	ID        int64  `json:"id"`               // goroutine id or thread id
+	RunningNs int64  `json:"running_ns"`       // over the window
+	Target    string `json:"target,omitempty"` // Target.ID, where the recording has several targets
 }
 
 // Capture is what one source hands over when its window ends.

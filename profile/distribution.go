@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"path/filepath"
 )
 
 // MaxBuckets bounds the buckets of a histogram.
@@ -81,11 +80,12 @@ type Distribution struct {
 // Lock is what was seen of one lock, or of several that are waited for at the
 // same sites. Times are in nanoseconds.
 type Lock struct {
-	Name       string      `json:"name"`      // by the functions that wait for it; the same from run to run
-	Kind       string      `json:"kind"`      // such as sync.Mutex
-	Instances  int         `json:"instances"` // addresses
-	Addresses  []string    `json:"addresses"` // of some of them
-	Parks      int64       `json:"parks"`     // waits, in which a goroutine was parked
+	Name       string      `json:"name"`             // by the functions that wait for it; the same from run to run
+	Kind       string      `json:"kind"`             // such as sync.Mutex
+	Target     string      `json:"target,omitempty"` // Target.ID, where the recording has several targets
+	Instances  int         `json:"instances"`        // addresses
+	Addresses  []string    `json:"addresses"`        // of some of them
+	Parks      int64       `json:"parks"`            // waits, in which a goroutine was parked
 	BlockedNs  int64       `json:"blocked_ns"`
 	RunnableNs int64       `json:"runnable_ns"`
 	QueueMax   int64       `json:"queue_max"`  // waiters at once, of one instance
@@ -126,23 +126,23 @@ const maxDetails = 256 << 20
 func (w *Writer) details(c *Capture, info *SourceInfo) error {
 	if c.Distributions != nil {
 		info.DistFile = c.Source.DistributionFile()
-		if err := writeJSON(filepath.Join(w.dir, info.DistFile), c.Distributions); err != nil {
+		if err := w.putJSON(info.DistFile, c.Distributions); err != nil {
 			return err
 		}
 	}
 	if c.Locks != nil {
 		info.LockFile = lockFile
-		return writeJSON(filepath.Join(w.dir, info.LockFile), c.Locks)
+		return w.putJSON(info.LockFile, c.Locks)
 	}
 	return nil
 }
 
-func writeJSON(path string, v any) error {
+func (w *Writer) putJSON(name string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return fmt.Errorf("recording %s: %s: %w", w.dir, name, err)
 	}
-	return WriteFile(path, append(data, '\n'))
+	return w.sink.put(name, append(data, '\n'))
 }
 
 // loadDetails reads what stands beside a source's profile.
@@ -185,11 +185,7 @@ func checkDistributions(ds []Distribution, p *Profile) error {
 }
 
 func (r *Recording) readJSON(name string, v any, check func() error) error {
-	path, err := r.inside(name)
-	if err != nil {
-		return err
-	}
-	return withFile(path, func(f io.Reader) error {
+	return r.read(name, func(f io.Reader) error {
 		data, err := io.ReadAll(io.LimitReader(f, maxDetails+1))
 		if err != nil {
 			return err

@@ -29,7 +29,9 @@ type Tool struct {
 	Version string `json:"version"`
 }
 
-// Target is one process that was recorded.
+// Target is one process image that was recorded: a process that runs another
+// program (exec) is a target of its own from then on, and so is the process that
+// takes the place of one that has ended.
 type Target struct {
 	PID        int      `json:"pid"`
 	Executable string   `json:"executable"`
@@ -40,6 +42,43 @@ type Target struct {
 	Version    string   `json:"version,omitempty"`    // main module's version
 	Revision   string   `json:"revision,omitempty"`   // VCS revision, "+dirty" when modified
 	CPUNs      int64    `json:"cpu_ns"`               // CPU time that it used in the window
+
+	// ID is its value of the label target, which samples have where the
+	// recording has several targets.
+	ID     string `json:"id,omitempty"`
+	Part   Window `json:"part,omitzero"` // of the window, in which it was recorded
+	Began  string `json:"began,omitempty"`
+	Ended  string `json:"ended,omitempty"`  // why its part ended before the window did: EndedExit, EndedExec or other words
+	Before string `json:"before,omitempty"` // ID of the target that it follows or was started by
+
+	CPULimits []CPULimit `json:"cpu_limits,omitempty"` // from its own cgroup up
+}
+
+// How a target came to be recorded after the window had begun.
+const (
+	BeganRestart = "restart" // it took the place of Before, which had ended
+	BeganExec    = "exec"    // process Before runs another program
+	BeganFork    = "fork"    // Before started it
+)
+
+// Why a target's part ended.
+const (
+	EndedExit = "exited"
+	EndedExec = "exec"
+)
+
+// CPULimit is what the CPU controller of one cgroup did to a target. Every
+// cgroup that it is in is listed that has a limit: the tightest counts, and it
+// may be an outer one.
+type CPULimit struct {
+	Cgroup    string  `json:"cgroup"`                            // path in its hierarchy
+	Version   int     `json:"version"`                           // of cgroups: 1 or 2
+	QuotaNs   int64   `json:"quota_ns"`                          // CPU time per period
+	PeriodNs  int64   `json:"period_ns"`                         //
+	Periods   int64   `json:"periods"`                           // that passed in the target's part, while something ran
+	Throttled int64   `json:"throttled_periods"`                 // of those, in which the quota was used up
+	NanosLost int64   `json:"throttled_ns"`                      // that its CPUs were kept from running for
+	PerSecond []int64 `json:"throttled_ns_per_second,omitempty"` // the same per second of the part
 }
 
 // Host is the machine.
@@ -47,7 +86,7 @@ type Host struct {
 	Kernel      string `json:"kernel"`
 	Arch        string `json:"arch"`
 	CPUs        int    `json:"cpus"`
-	ThrottledNs int64  `json:"throttled_ns"` // cgroup CPU throttling of the target over the window
+	ThrottledNs int64  `json:"throttled_ns"` // cgroup CPU throttling of the targets over the window
 }
 
 // Window is the measured interval.
@@ -106,11 +145,37 @@ func (w WorkCounter) Delta() float64 {
 	return w.End - w.Start
 }
 
-// WorkOf returns the counter of a role, nil when it was not recorded.
+// WorkOf returns the counter of a role, nil when it was not recorded. Where
+// several targets have one, it is their sum.
 func (m *Meta) WorkOf(role string) *WorkCounter {
+	var sum *WorkCounter
 	for i := range m.Work {
-		if m.Work[i].Role == role {
-			return &m.Work[i]
+		w := &m.Work[i]
+		switch {
+		case w.Role != role:
+		case sum == nil:
+			sum = w
+		default:
+			both := *sum
+			both.URL, both.Metric = both.URL+" "+w.URL, w.Metric
+			both.Start, both.End, both.Reset = both.Start+w.Start, both.End+w.End, both.Reset || w.Reset
+			if w.StartTime.Before(both.StartTime) {
+				both.StartTime = w.StartTime
+			}
+			if w.EndTime.After(both.EndTime) {
+				both.EndTime = w.EndTime
+			}
+			sum = &both
+		}
+	}
+	return sum
+}
+
+// Target returns the target with an ID, nil when there is none.
+func (m *Meta) Target(id string) *Target {
+	for i := range m.Targets {
+		if m.Targets[i].ID == id {
+			return &m.Targets[i]
 		}
 	}
 	return nil

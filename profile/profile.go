@@ -32,6 +32,7 @@ const (
 	LabelThread  = "thread"  // the thread's name (thread plane)
 	LabelCreator = "creator" // the function that started the goroutine (goroutine plane)
 	LabelLock    = "lock"    // the lock waited for, where known
+	LabelTarget  = "target"  // Target.ID, where the recording has several targets
 	LabelWakeup  = "wakeup"  // "not seen" where the wake-up was not, and all of the wait is blocked
 )
 

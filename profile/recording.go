@@ -23,19 +23,45 @@ type Recording struct {
 
 	Distributions map[Source][]Distribution
 	Locks         []Lock // nil where locks were not recorded
+
+	files opener
 }
 
-// Open reads a recording directory. A source whose file is missing or broken
-// is an error that names the file.
-func Open(dir string) (*Recording, error) {
-	data, err := os.ReadFile(filepath.Join(dir, MetaFile))
+// Open reads a recording directory, or a file that holds one as CreateStream
+// wrote it. A source whose file is missing or broken is an error that names the
+// file.
+func Open(path string) (*Recording, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("open recording: %w", err)
+		}
+		defer f.Close()
+		return OpenStream(f, path)
+	}
+	return open(func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(path, name)) }, path)
+}
+
+// opener opens a file of a recording by its name.
+type opener func(name string) (io.ReadCloser, error)
+
+// open reads a recording's files; dir is their place, for messages.
+func open(files opener, dir string) (*Recording, error) {
+	f, err := files(MetaFile)
+	var data []byte
+	if err == nil {
+		data, err = io.ReadAll(f)
+		f.Close()
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open recording %s: it has no %s; name a directory that `contention record -o` wrote", dir, MetaFile)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open recording: %w", err)
+		return nil, fmt.Errorf("open recording: %s: %w", dir, err)
 	}
-	r := &Recording{Dir: dir, Profiles: map[Source]*Profile{}, Slices: map[Source]*Slices{}, Distributions: map[Source][]Distribution{}}
+	r := &Recording{
+		Dir: dir, files: files, Profiles: map[Source]*Profile{}, Slices: map[Source]*Slices{}, Distributions: map[Source][]Distribution{},
+	}
 	if err := json.Unmarshal(data, &r.Meta); err != nil {
 		return nil, fmt.Errorf("open recording: %s: %w", filepath.Join(dir, MetaFile), err)
 	}
@@ -51,12 +77,8 @@ func Open(dir string) (*Recording, error) {
 }
 
 func (r *Recording) load(s SourceInfo) error {
-	path, err := r.inside(s.File)
-	if err != nil {
-		return err
-	}
 	var p *Profile
-	err = withFile(path, func(f io.Reader) (err error) { p, err = Read(f); return err })
+	err := r.read(s.File, func(f io.Reader) (err error) { p, err = Read(f); return err })
 	if err != nil {
 		return err
 	}
@@ -67,22 +89,17 @@ func (r *Recording) load(s SourceInfo) error {
 	if s.SliceFile == "" {
 		return nil
 	}
-	if path, err = r.inside(s.SliceFile); err != nil {
-		return err
-	}
-	return withFile(path, func(f io.Reader) (err error) { r.Slices[s.Source], err = ReadSlices(f, p); return err })
+	return r.read(s.SliceFile, func(f io.Reader) (err error) { r.Slices[s.Source], err = ReadSlices(f, p); return err })
 }
 
-// inside refuses a name in meta.json that would leave the directory.
-func (r *Recording) inside(name string) (string, error) {
+// read reads one file. A name in meta.json that would leave the directory is
+// refused.
+func (r *Recording) read(name string, read func(io.Reader) error) error {
 	if !filepath.IsLocal(name) {
-		return "", fmt.Errorf("%s: file name %q leaves the recording directory", filepath.Join(r.Dir, MetaFile), name)
+		return fmt.Errorf("%s: file name %q leaves the recording directory", filepath.Join(r.Dir, MetaFile), name)
 	}
-	return filepath.Join(r.Dir, name), nil
-}
-
-func withFile(path string, read func(io.Reader) error) error {
-	f, err := os.Open(path)
+	path := filepath.Join(r.Dir, name)
+	f, err := r.files(name)
 	if err != nil {
 		return err
 	}
@@ -93,13 +110,29 @@ func withFile(path string, read func(io.Reader) error) error {
 	return nil
 }
 
-// Writer writes a recording directory. From Create on the directory holds a
-// meta.json marked incomplete, so that what an interrupted recording left can
-// be read.
+// Writer writes a recording. From the start on there is a meta.json marked
+// incomplete, so that what an interrupted recording left can be read.
 type Writer struct {
-	dir  string
+	sink sink
+	dir  string // for messages
 	meta Meta
 }
+
+// sink takes a recording's files.
+type sink interface {
+	// put adds a file, or replaces the one of that name.
+	put(name string, data []byte) error
+	// finish is called once, after the last put.
+	finish() error
+}
+
+type dirSink string
+
+func (d dirSink) put(name string, data []byte) error {
+	return WriteFile(filepath.Join(string(d), name), data)
+}
+
+func (dirSink) finish() error { return nil }
 
 // Create makes the directory, which must not hold a recording yet, and writes
 // meta.json.
@@ -110,11 +143,15 @@ func Create(dir string, meta Meta) (*Writer, error) {
 	if _, err := os.Stat(filepath.Join(dir, MetaFile)); err == nil {
 		return nil, fmt.Errorf("create recording: %s holds one already; name another directory", dir)
 	}
+	return create(dirSink(dir), dir, meta)
+}
+
+func create(to sink, dir string, meta Meta) (*Writer, error) {
 	meta.Schema, meta.Incomplete = MetaSchema, true
 	if meta.Why == "" {
 		meta.Why = "the recorder did not finish"
 	}
-	w := &Writer{dir: dir, meta: meta}
+	w := &Writer{sink: to, dir: dir, meta: meta}
 	return w, w.writeMeta()
 }
 
@@ -129,7 +166,7 @@ func (w *Writer) Capture(c *Capture) error {
 	if err := Write(&buf, c.Profile); err != nil {
 		return fmt.Errorf("recording %s: %s: %w", w.dir, info.File, err)
 	}
-	if err := WriteFile(filepath.Join(w.dir, info.File), buf.Bytes()); err != nil {
+	if err := w.sink.put(info.File, buf.Bytes()); err != nil {
 		return err
 	}
 	if c.Slices != nil {
@@ -138,7 +175,7 @@ func (w *Writer) Capture(c *Capture) error {
 		if err := WriteSlices(&buf, c.Slices, c.Profile); err != nil {
 			return fmt.Errorf("recording %s: %s: %w", w.dir, info.SliceFile, err)
 		}
-		if err := WriteFile(filepath.Join(w.dir, info.SliceFile), buf.Bytes()); err != nil {
+		if err := w.sink.put(info.SliceFile, buf.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -155,7 +192,10 @@ func (w *Writer) Capture(c *Capture) error {
 func (w *Writer) Finish(update func(m *Meta)) error {
 	w.meta.Incomplete, w.meta.Why = false, ""
 	update(&w.meta)
-	return w.writeMeta()
+	if err := w.writeMeta(); err != nil {
+		return err
+	}
+	return w.sink.finish()
 }
 
 func (w *Writer) writeMeta() error {
@@ -163,7 +203,7 @@ func (w *Writer) writeMeta() error {
 	if err != nil {
 		return fmt.Errorf("recording %s: %w", w.dir, err)
 	}
-	return WriteFile(filepath.Join(w.dir, MetaFile), append(data, '\n'))
+	return w.sink.put(MetaFile, append(data, '\n'))
 }
 
 // WriteFile writes a file so that a reader sees the old content or the new,
