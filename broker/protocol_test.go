@@ -235,6 +235,10 @@ func TestAskingForABusySubscriptionIsBounded(t *testing.T) {
 	for i := range uint64(asked) {
 		b.write((&wire.Subscribe{Topic: "t", Subscription: "sub", ConsumerID: i, RequestID: i}).AppendFrame(nil))
 	}
+	// Those above the bound are refused while the others wait for an answer.
+	for range asked - maxAsking {
+		b.expect(wire.TypeError)
+	}
 	pings := make(chan int)
 	go func() {
 		n := 0
@@ -246,7 +250,7 @@ func TestAskingForABusySubscriptionIsBounded(t *testing.T) {
 		}
 		pings <- n
 	}()
-	for range asked {
+	for range maxAsking {
 		b.expect(wire.TypeError)
 	}
 	a.nc.Close()
