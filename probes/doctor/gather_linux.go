@@ -96,7 +96,7 @@ func (f *Facts) readFiles(root string) {
 	f.Yama = number("proc/sys/kernel/yama/ptrace_scope")
 	mounts, _ := os.ReadFile(at("proc/self/mounts")) // "" hides nothing
 	f.HidePID = hidePID(string(mounts))
-	f.Cgroup = readCgroup(root, "self", string(mounts))
+	f.Cgroup = readCgroup(root, "self")
 }
 
 // hidePID is the option of that name of the mount of /proc; later mounts cover
@@ -137,7 +137,7 @@ func (f *Facts) lookAt(o Options, s System, denied bool) *TargetFacts {
 		t.Sampler = s.Sampler(o.PID)
 	}
 	t.Listing = s.Listeners(o.PID)
-	f.Cgroup.Target = readCgroup(o.Root, strconv.Itoa(o.PID), "").Self
+	f.Cgroup.Target = readCgroup(o.Root, strconv.Itoa(o.PID)).Self
 	return t
 }
 

@@ -3,7 +3,6 @@ package doctor
 import (
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,6 +29,7 @@ func host() map[string]string {
 	return map[string]string{
 		"proc/self": "@5", "proc/5/status": selfStatus, "proc/5/ns/user": "@user:[4026531837]", "proc/5/ns/pid": "@pid:[4026531836]",
 		"proc/5/mounts":                 "proc /proc proc rw,nosuid 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+		"proc/5/mountinfo":              "30 22 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
 		"proc/5/cgroup":                 "0::/user.slice/session\n",
 		"proc/sys/kernel/osrelease":     "5.10.0-28-amd64\n",
 		"proc/sys/kernel/kptr_restrict": "1\n", "proc/sys/kernel/perf_event_paranoid": "3\n",
@@ -151,25 +151,12 @@ func TestHidePID(t *testing.T) {
 }
 
 func TestCgroups(t *testing.T) {
-	for text, want := range map[string][3]string{
-		"0::/a\n":                               {"/a", "", "false"},
-		"3:cpu,cpuacct:/b\n1:name=systemd:/c\n": {"", "/b", "true"},
-		"1:name=systemd:/c\n0::/a\n":            {"/a", "", "false"},
-		"2:memory:/m\n0::/\n":                   {"/", "", "true"},
-		"":                                      {"", "", "false"},
-		"nonsense\n0:\n":                        {"", "", "false"},
-	} {
-		u, v, other := cgroupPaths(text)
-		if got := [3]string{u, v, strconv.FormatBool(other)}; got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
 	dir := root(t, map[string]string{
 		"proc/5/cgroup": "4:cpu,cpuacct:/docker/x\n0::/\n", "proc/self": "@5",
-		"sys/fs/cgroup/cpu/docker/x/cpu.cfs_quota_us": "200000\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+		"sys/fs/cgroup/cpu/docker/x/cpu.cfs_quota_us": "200000\n", "sys/fs/cgroup/cpu/docker/x/cpu.cfs_period_us": "100000\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+		"proc/5/mountinfo": "31 30 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n40 30 0:37 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
 	})
-	mounts := "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
-	if got, want := readCgroup(dir, "self", mounts), (CgroupFacts{Version: "v1 and v2", Self: "/docker/x", SelfQuota: true}); got != want {
+	if got, want := readCgroup(dir, "self"), (CgroupFacts{Version: "v1 and v2", Self: "/docker/x", SelfQuota: true}); got != want {
 		t.Errorf("hybrid: %+v, want %+v", got, want)
 	}
 }
