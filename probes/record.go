@@ -26,8 +26,11 @@ type Options struct {
 	// ProbeBudget is how many hits of uprobes per second the target may pay for,
 	// above which they are detached; 0 means the default of package exact.
 	ProbeBudget int
-	PprofURL    string         // base URL of the target's pprof; "" lets discovery find it
-	Work        []work.Counter // counters of work done; nil lets discovery find them
+	// Notify is told at once of what changes while recording, such as probes that
+	// are detached for their cost; nil for nobody. It may be called by another goroutine.
+	Notify   func(string)
+	PprofURL string         // base URL of the target's pprof; "" lets discovery find it
+	Work     []work.Counter // counters of work done; nil lets discovery find them
 	// NoDiscover keeps the recorder from connecting to the target's ports.
 	NoDiscover bool
 	// Annotate completes a capture before it is written, such as with the

@@ -140,7 +140,7 @@ func (t threadSource) stop() ([]*profile.Capture, []profile.Absent, error) {
 type exactSource struct{ *exact.Recorder }
 
 func (s *Session) startExact(ctx context.Context, sources []profile.Source) (source, error) {
-	opt := exact.Options{PID: s.opt.PID, Budget: s.opt.ProbeBudget, Process: s.symbols}
+	opt := exact.Options{PID: s.opt.PID, Budget: s.opt.ProbeBudget, Process: s.symbols, Notify: s.opt.Notify}
 	for _, src := range sources {
 		opt.Waits = opt.Waits || src == profile.SourceExact
 		opt.Locks = opt.Locks || src == profile.SourceLocks

@@ -56,7 +56,8 @@ Every wait, counted (Go programs on amd64, by uprobes on the runtime):
   --exact     goroutines-exact and wakers: how often and how long each stack was blocked and
               runnable, with distributions, and who woke it
   --locks     locks: waiter and releaser paired per lock; contention top REC --by lock
-Each hit of a probe costs the target microseconds: they are for paced loads. Above
+Each hit of a probe costs the target about a microsecond: three at each wait for --locks
+alone, and at every park, wake-up and switch with --exact, for paced loads. Above
 --probe-budget hits per second they are detached, and the other sources go on.
 
 Without --source, it records goroutines and threads, and mutex, block and cpu
@@ -106,6 +107,7 @@ func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer, args []
 	if opt.Dir == "" {
 		opt.Dir = fmt.Sprintf("contention-%d-%s", pid, time.Now().Format("20060102-150405"))
 	}
+	opt.Notify = func(what string) { fmt.Fprintf(stderr, "warning: %s\n", oneLine(what)) }
 	s, err := probes.Start(ctx, opt)
 	if err != nil {
 		return err
@@ -190,7 +192,7 @@ var costs = map[profile.Source]string{
 	profile.SourceBlock:      "costs one read at each edge; the target pays for the profile already",
 	profile.SourceCPU:        "costs the target Go's CPU profiler, 100 signals per CPU second",
 	profile.SourceExact:      "costs the target a trap of some microseconds at every park, wake-up and switch of a goroutine",
-	profile.SourceLocks:      "costs the target a trap of some microseconds at every contended lock and every park of a goroutine",
+	profile.SourceLocks:      "costs the target three traps of about a microsecond at every wait for a lock",
 	profile.SourceFgprof:     "costs the target a stop of all goroutines 99 times per second",
 }
 

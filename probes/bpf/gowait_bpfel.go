@@ -72,6 +72,12 @@ const (
 	GowaitGoPhaseGO_READY  GowaitGoPhase = 2
 )
 
+type GowaitGoReason uint32
+
+const (
+	GowaitGoReasonGO_REASON_STACK GowaitGoReason = 256
+)
+
 type GowaitGoStack struct {
 	_     structs.HostLayout
 	Depth uint32
@@ -150,9 +156,12 @@ const (
 	GowaitMapGoWaits         = "go_waits"
 	GowaitMapGoWakes         = "go_wakes"
 	GowaitProgGoAcquire      = "go_acquire"
+	GowaitProgGoDone         = "go_done"
 	GowaitProgGoExecute      = "go_execute"
+	GowaitProgGoHand         = "go_hand"
 	GowaitProgGoNothing      = "go_nothing"
 	GowaitProgGoPark         = "go_park"
+	GowaitProgGoQueue        = "go_queue"
 	GowaitProgGoReady        = "go_ready"
 	GowaitProgGoRelease      = "go_release"
 	GowaitVarGoWindowEnd     = "go_window_end"
@@ -166,6 +175,7 @@ const (
 	GowaitVarUnusedGoCounter = "unused_go_counter"
 	GowaitVarUnusedGoFlag    = "unused_go_flag"
 	GowaitVarUnusedGoPhase   = "unused_go_phase"
+	GowaitVarUnusedGoReason  = "unused_go_reason"
 	GowaitVarUnusedGoStackId = "unused_go_stack_id"
 )
 
@@ -212,9 +222,12 @@ type GowaitSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type GowaitProgramSpecs struct {
 	GoAcquire *ebpf.ProgramSpec `ebpf:"go_acquire"`
+	GoDone    *ebpf.ProgramSpec `ebpf:"go_done"`
 	GoExecute *ebpf.ProgramSpec `ebpf:"go_execute"`
+	GoHand    *ebpf.ProgramSpec `ebpf:"go_hand"`
 	GoNothing *ebpf.ProgramSpec `ebpf:"go_nothing"`
 	GoPark    *ebpf.ProgramSpec `ebpf:"go_park"`
+	GoQueue   *ebpf.ProgramSpec `ebpf:"go_queue"`
 	GoReady   *ebpf.ProgramSpec `ebpf:"go_ready"`
 	GoRelease *ebpf.ProgramSpec `ebpf:"go_release"`
 }
@@ -248,6 +261,7 @@ type GowaitVariableSpecs struct {
 	UnusedGoCounter *ebpf.VariableSpec `ebpf:"unused_go_counter"`
 	UnusedGoFlag    *ebpf.VariableSpec `ebpf:"unused_go_flag"`
 	UnusedGoPhase   *ebpf.VariableSpec `ebpf:"unused_go_phase"`
+	UnusedGoReason  *ebpf.VariableSpec `ebpf:"unused_go_reason"`
 	UnusedGoStackId *ebpf.VariableSpec `ebpf:"unused_go_stack_id"`
 }
 
@@ -309,6 +323,7 @@ type GowaitVariables struct {
 	UnusedGoCounter *ebpf.Variable `ebpf:"unused_go_counter"`
 	UnusedGoFlag    *ebpf.Variable `ebpf:"unused_go_flag"`
 	UnusedGoPhase   *ebpf.Variable `ebpf:"unused_go_phase"`
+	UnusedGoReason  *ebpf.Variable `ebpf:"unused_go_reason"`
 	UnusedGoStackId *ebpf.Variable `ebpf:"unused_go_stack_id"`
 }
 
@@ -317,9 +332,12 @@ type GowaitVariables struct {
 // It can be passed to LoadGowaitObjects or ebpf.CollectionSpec.LoadAndAssign.
 type GowaitPrograms struct {
 	GoAcquire *ebpf.Program `ebpf:"go_acquire"`
+	GoDone    *ebpf.Program `ebpf:"go_done"`
 	GoExecute *ebpf.Program `ebpf:"go_execute"`
+	GoHand    *ebpf.Program `ebpf:"go_hand"`
 	GoNothing *ebpf.Program `ebpf:"go_nothing"`
 	GoPark    *ebpf.Program `ebpf:"go_park"`
+	GoQueue   *ebpf.Program `ebpf:"go_queue"`
 	GoReady   *ebpf.Program `ebpf:"go_ready"`
 	GoRelease *ebpf.Program `ebpf:"go_release"`
 }
@@ -327,9 +345,12 @@ type GowaitPrograms struct {
 func (p *GowaitPrograms) Close() error {
 	return _GowaitClose(
 		p.GoAcquire,
+		p.GoDone,
 		p.GoExecute,
+		p.GoHand,
 		p.GoNothing,
 		p.GoPark,
+		p.GoQueue,
 		p.GoReady,
 		p.GoRelease,
 	)

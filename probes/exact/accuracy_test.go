@@ -181,6 +181,11 @@ func TestLocks(t *testing.T) {
 		if sums := c.Profile.Total(2); sums != parks {
 			t.Errorf("the profile has %d waits, the locks %d", sums, parks)
 		}
+		// Locks alone are recorded without a hit at every park: three for each
+		// wait, and one where a lock came free just before.
+		if hits := c.Cost.ProbeHits; !all && (hits < 3*parks || hits > 5*parks) {
+			t.Errorf("%d hits of probes for %d waits", hits, parks)
+		}
 		for _, smp := range c.Profile.Samples {
 			if c.Profile.Labels(smp.Labels).Get(profile.LabelLock) == "" {
 				t.Error("a sample has no lock")

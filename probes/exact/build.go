@@ -26,6 +26,7 @@ type builder struct {
 
 func (r *Recorder) build(snap *snapshot, why string) []*profile.Capture {
 	b := &builder{r: r, snap: snap, frames: map[uint64][]profile.Frame{}, unnamed: map[uint64]bool{}}
+	b.resolveReasons()
 	var out []*profile.Capture
 	if r.opt.Waits {
 		out = append(out, b.waits(), b.wakers())
@@ -43,6 +44,26 @@ func (r *Recorder) build(snap *snapshot, why string) []*profile.Capture {
 		c.Warnings = b.warnings()
 	}
 	return out
+}
+
+// resolveReasons puts the runtime's numbers in the place of reasons that stacks
+// tell.
+func (b *builder) resolveReasons() {
+	t := b.r.target
+	for k, v := range b.snap.waits {
+		if k.Reason == reasonOfStack {
+			delete(b.snap.waits, k)
+			k.Reason = t.number(lockReason(b.stack(k.Stack)))
+			b.snap.waits[k] = v
+		}
+	}
+	for k, v := range b.snap.wakes {
+		if k.Reason == reasonOfStack {
+			delete(b.snap.wakes, k)
+			k.Reason = t.number(lockReason(b.stack(k.Stack)))
+			b.snap.wakes[k] = v
+		}
+	}
 }
 
 // capture makes an empty one over the window.
@@ -178,7 +199,7 @@ func (b *builder) settings() map[string]string {
 	r := b.r
 	var points []string
 	for _, name := range slices.Sorted(maps.Keys(r.target.points)) {
-		points = append(points, fmt.Sprintf("%s+%d", name, r.target.points[name].push))
+		points = append(points, fmt.Sprintf("%s+%d", name, r.target.points[name].at))
 	}
 	seconds := time.Duration(b.snap.end - b.snap.start).Seconds()
 	out := map[string]string{
@@ -189,6 +210,9 @@ func (b *builder) settings() map[string]string {
 		"executes_not_parked": n(bpf.GowaitGoCounterGO_OTHER_EXECUTES), "acquires": n(bpf.GowaitGoCounterGO_ACQUIRES), "releases": n(bpf.GowaitGoCounterGO_RELEASES),
 		"max_stacks": strconv.Itoa(r.opt.MaxStacks), "max_waits": strconv.Itoa(r.opt.MaxWaits), "max_locks": strconv.Itoa(r.opt.MaxLocks),
 		"stack_depth": strconv.Itoa(len(stack{}.Ip)), "locks_only": strconv.FormatBool(r.opt.Locks && !r.opt.Waits),
+	}
+	if r.target.whyNot != nil {
+		out["every_park_is_probed"] = fmt.Sprintf("the calls that contended locks make were not found: %v", r.target.whyNot)
 	}
 	if r.stepped != "" {
 		out["stepped_back"] = r.stepped

@@ -3,7 +3,8 @@
 // runnable, who made the waiters runnable, and which locks they waited for.
 //
 //  1. The probe points are looked up in the target and verified: gopark, ready
-//     and execute, and for locks semacquire1 and semrelease1.
+//     and execute, and for locks semacquire1 and semrelease1. For locks alone
+//     they are calls within the last two, which only contended locks come to.
 //  2. They are attached, then the goroutines that are parked already are read
 //     from the target's memory, and the window begins.
 //  3. The kernel side sums up. The recorder reads how often the probes fire, and
@@ -40,6 +41,9 @@ type Options struct {
 	// MaxStacks, MaxWaits and MaxLocks bound the distinct stacks, kinds of wait
 	// and locks; 0 means 16384, 8192 and 8192.
 	MaxStacks, MaxWaits, MaxLocks int
+	// Notify is told at once when the probes are detached for more hits than the
+	// budget; it may be nil.
+	Notify func(string)
 	// Process names the target's code; nil opens and closes one. It must stay
 	// open until Stop has returned.
 	Process *symbol.Process

@@ -21,10 +21,10 @@ const firstRelease, lastRelease = "go1.21", "go1.27"
 // point is where a probe goes.
 type point struct {
 	function symbol.Function
-	push     uint64 // offset of the instruction within the function
+	at       uint64 // offset of the instruction within the function
 }
 
-func (p point) fileOffset() uint64 { return p.function.Offset + p.push }
+func (p point) fileOffset() uint64 { return p.function.Offset + p.at }
 
 func checkRelease(v string) error {
 	v, _, _ = strings.Cut(v, " ") // experiments follow a space

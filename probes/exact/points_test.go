@@ -3,6 +3,7 @@
 package exact
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"strings"
@@ -90,6 +91,29 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: it was recorded", name)
 		} else if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestFindCall(t *testing.T) {
+	call := func(rel byte) []byte { return []byte{0xe8, rel, 0, 0, 0} }
+	nop := []byte{0x90}
+	for _, c := range []struct {
+		name string
+		code [][]byte
+		want int64 // -1 for an error
+	}{
+		{"one", [][]byte{nop, call(0x10), nop}, 1},
+		{"another's", [][]byte{call(0x40), nop, call(0x0b)}, 6},
+		{"none", [][]byte{nop, call(0x11)}, -1},
+		{"two", [][]byte{call(0x11), call(0x0c)}, -1},
+		{"not understood", [][]byte{{0x06}}, -1},
+		{"cut", [][]byte{{0xe8, 0x10}}, -1},
+		{"empty", nil, -1},
+	} {
+		at, err := findCall(bytes.Join(c.code, nil), 0x16)
+		if (err != nil) != (c.want < 0) || err == nil && at != uint64(c.want) {
+			t.Errorf("%s: %d, %v; want %d", c.name, at, err, c.want)
 		}
 	}
 }

@@ -212,6 +212,9 @@ func (r *Recorder) follow(ctx context.Context) (string, error) {
 		}
 		r.stepped = fmt.Sprintf("probes were hit %.0f times per second, more than the budget of %d: they were detached after %.2f s, and what is here covers that time only; the sampler goes on, raise the budget or lower the load for more",
 			perSecond, r.opt.Budget, time.Duration(r.end-r.start).Seconds())
+		if r.opt.Notify != nil {
+			r.opt.Notify(r.stepped)
+		}
 	}
 }
 

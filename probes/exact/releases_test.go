@@ -69,6 +69,22 @@ func TestReleasesAndLinkModes(t *testing.T) {
 			if l := got[profile.SourceLocks].Locks; len(l) != 1 || l[0].Name != "main.lockAndUnlock" || len(l[0].Pairs) != 1 || l[0].Pairs[0].Releaser != "main.unlock" {
 				t.Errorf("locks: %+v", l)
 			}
+			// Locks alone, by the calls that contended ones make.
+			s.do("park 1")
+			r = record(t, Options{PID: s.pid, Locks: true})
+			s.do("mutex 10 20ms")
+			s.do("rwmutex 5 20ms")
+			c := stop(t, r)[profile.SourceLocks]
+			if why, ok := c.Settings["every_park_is_probed"]; ok {
+				t.Errorf("every park is probed: %s", why)
+			}
+			parks := map[string]int64{}
+			for _, l := range c.Locks {
+				parks[l.Name+" "+l.Kind] = l.Parks
+			}
+			if len(parks) != 2 || parks["main.lockAndUnlock sync.Mutex"] != 10 || parks["main.(*table).read+write sync.RWMutex"] != 10 {
+				t.Errorf("locks by lean probes: %+v", parks)
+			}
 		})
 	}
 }

@@ -34,7 +34,7 @@ func planted(t testing.TB, pid int) int {
 	n := 0
 	for name, at := range points {
 		var b [1]byte
-		if err := readOne(pid, at.function.Addr+at.push, b[:]); err != nil {
+		if err := readOne(pid, at.function.Addr+at.at, b[:]); err != nil {
 			t.Fatal(err)
 		}
 		switch b[0] {
@@ -142,7 +142,8 @@ func TestKilledRecorder(t *testing.T) {
 // Above the budget the probes go, and what was seen until then is kept.
 func TestStepsBack(t *testing.T) {
 	s := startTarget(t)
-	r := record(t, Options{PID: s.pid, Waits: true, Budget: 1000})
+	told := make(chan string, 1)
+	r := record(t, Options{PID: s.pid, Waits: true, Budget: 1000, Notify: func(why string) { told <- why }})
 	s.begin("storm 3s")
 	testutil.Eventually(t, 20*time.Second, "the probes are detached", func() bool { return planted(t, s.pid) == 0 })
 	select {
@@ -150,9 +151,10 @@ func TestStepsBack(t *testing.T) {
 		t.Error("the recorder has ended by itself")
 	default:
 	}
+	why := <-told // while it records
 	s.end()
 	c := stop(t, r)[profile.SourceExact]
-	if c.Settings["stepped_back"] == "" || len(c.Warnings) != 1 || c.Warnings[0] != c.Settings["stepped_back"] {
+	if c.Settings["stepped_back"] != why || why == "" || len(c.Warnings) != 1 || c.Warnings[0] != c.Settings["stepped_back"] {
 		t.Errorf("it does not say that it stepped back: %v, %v", c.Settings, c.Warnings)
 	}
 	if c.Incomplete {

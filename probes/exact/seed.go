@@ -132,7 +132,7 @@ func (t *target) seeds(some []uint64, add func([]seed) error, drop func([]seed) 
 		if !first[i].ok {
 			continue
 		}
-		if _, ok := v.parked(); !ok {
+		if why, ok := v.parked(); !ok || t.lean && !t.isLock(why) {
 			continue
 		}
 		hi := v.word(t.image.Offsets.StackHi)

@@ -39,6 +39,8 @@ const (
 	flagNoWakeup = uint32(bpf.GowaitGoFlagGO_NO_WAKEUP)
 	flagSeeded   = uint32(bpf.GowaitGoFlagGO_SEEDED)
 	firstStack   = uint64(bpf.GowaitGoStackIdGO_STACK_FIRST)
+	// reasonOfStack stands for the reason that the stack tells.
+	reasonOfStack = uint32(bpf.GowaitGoReasonGO_REASON_STACK)
 )
 
 // session owns what is in the kernel. All of it belongs to file descriptors, so
@@ -153,7 +155,8 @@ func (s *session) attach(t *target, exe string) error {
 	for _, p := range []struct {
 		name    string
 		program *ebpf.Program
-	}{{funcExecute, s.objs.GoExecute}, {funcReady, s.objs.GoReady}, {funcRelease, s.objs.GoRelease}, {funcAcquire, s.objs.GoAcquire}, {funcPark, s.objs.GoPark}} {
+	}{{funcExecute, s.objs.GoExecute}, {funcReady, s.objs.GoReady}, {funcRelease, s.objs.GoRelease}, {funcAcquire, s.objs.GoAcquire}, {funcPark, s.objs.GoPark},
+		{callDone.name(), s.objs.GoDone}, {callHand.name(), s.objs.GoHand}, {callQueue.name(), s.objs.GoQueue}} {
 		at, ok := t.points[p.name]
 		if !ok {
 			continue
@@ -274,7 +277,7 @@ func (s *session) detach() error {
 
 // measure keeps what the programs cost.
 func (s *session) measure() {
-	for _, p := range []*ebpf.Program{s.objs.GoPark, s.objs.GoReady, s.objs.GoExecute, s.objs.GoAcquire, s.objs.GoRelease} {
+	for _, p := range []*ebpf.Program{s.objs.GoPark, s.objs.GoReady, s.objs.GoExecute, s.objs.GoAcquire, s.objs.GoRelease, s.objs.GoQueue, s.objs.GoHand, s.objs.GoDone} {
 		st, err := p.Stats()
 		if err != nil {
 			continue

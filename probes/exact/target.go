@@ -5,8 +5,11 @@ package exact
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/contention-toolkit/contention/probes/symbol"
+	"github.com/contention-toolkit/contention/profile"
 )
 
 // target is what is known of the target's runtime.
@@ -15,6 +18,10 @@ type target struct {
 	symbols *symbol.Process
 	image   *symbol.GoImage
 	points  map[string]point
+	// lean says that only contended locks are probed, where they park; whyNot,
+	// why that could not be done for locks alone.
+	lean    bool
+	whyNot  error
 	reasons []string // the runtime's words by number
 	running []byte   // by number: not zero for reasons of goroutines that really run
 }
@@ -36,6 +43,12 @@ func openTarget(o Options, p *symbol.Process) (*target, error) {
 	}
 	if err := checkRelease(t.image.Version); err != nil {
 		return nil, err
+	}
+	if o.Locks && !o.Waits {
+		if t.points, t.whyNot = findCalls(p, callDone, callHand, callQueue); t.whyNot == nil {
+			t.lean = true
+			return t, t.readReasons()
+		}
 	}
 	names := []string{funcPark, funcReady, funcExecute}
 	if o.Locks {
@@ -110,4 +123,42 @@ func (t *target) lockReasons() [4]uint64 {
 		}
 	}
 	return set
+}
+
+// lockReason is the wait reason that a stack in semacquire1 tells, by the
+// function that the library's locks enter the runtime with.
+func lockReason(frames []profile.Frame) string {
+	for _, f := range frames[:min(len(frames), 4)] {
+		if !strings.HasPrefix(f.Function, "sync.") && !strings.HasPrefix(f.Function, "internal/sync.") {
+			continue
+		}
+		switch f.Function[strings.LastIndexByte(f.Function, '.')+1:] {
+		case "runtime_SemacquireMutex":
+			return "sync.Mutex.Lock"
+		case "runtime_SemacquireRWMutexR":
+			return "sync.RWMutex.RLock"
+		case "runtime_SemacquireRWMutex":
+			return "sync.RWMutex.Lock"
+		case "runtime_SemacquireWaitGroup":
+			return "sync.WaitGroup.Wait"
+		}
+	}
+	return "semacquire"
+}
+
+// number is the runtime's number of a wait reason; of another that it has where
+// the release does not tell them apart.
+func (t *target) number(reason string) uint32 {
+	for _, r := range []string{reason, "semacquire"} {
+		if i := slices.Index(t.reasons, r); i >= 0 {
+			return uint32(i)
+		}
+	}
+	return 0
+}
+
+// isLock says whether a wait reason is for a semaphore.
+func (t *target) isLock(reason uint32) bool {
+	_, ok := semaphores[t.reason(reason)]
+	return ok
 }

@@ -125,12 +125,28 @@ __attribute__((noinline)) __u64 find_stack(void)
 	return GO_STACK_COLLISION;
 }
 
+/* number_stack numbers the stack in scratch, n bytes of it. */
+INLINE __u64 number_stack(struct go_stack *s, __u32 me, long n)
+{
+	__u64 id;
+
+	s->depth = (__u32)n / sizeof(__u64);
+	if (s->depth >= GO_DEPTH)
+		count(GO_TRUNCATED, 1);
+	id = find_stack();
+	if (*(volatile __u32 *)&s->owner == me)
+		return id;
+	*(volatile __u32 *)&s->owner = 0; /* the other one's is mixed as well */
+	count(GO_DISTURBED, 1);
+	return GO_STACK_DISTURBED;
+}
+
 /* take_stack numbers the stack of the probed function's caller. */
 INLINE __u64 take_stack(struct amd64_regs *ctx)
 {
 	__u32 zero = 0, me = (__u32)current_pid_tgid();
 	struct go_stack *s = map_lookup(&go_scratch, &zero);
-	__u64 id, ret = 0;
+	__u64 ret = 0;
 	long n;
 
 	if (!s || read_user(&ret, sizeof(ret), (void *)ctx->sp))
@@ -147,15 +163,7 @@ INLINE __u64 take_stack(struct amd64_regs *ctx)
 			n = 0;
 		n += sizeof(s->ip[0]);
 	}
-	s->depth = (__u32)n / sizeof(__u64);
-	if (s->depth >= GO_DEPTH)
-		count(GO_TRUNCATED, 1);
-	id = find_stack();
-	if (*(volatile __u32 *)&s->owner == me)
-		return id;
-	*(volatile __u32 *)&s->owner = 0; /* the other one's is mixed as well */
-	count(GO_DISTURBED, 1);
-	return GO_STACK_DISTURBED;
+	return number_stack(s, me, n);
 failed:
 	count(GO_STACK_FAILURES, 1);
 	return GO_STACK_FAILED;
@@ -399,30 +407,18 @@ int go_acquire(struct amd64_regs *ctx)
 	return 0;
 }
 
+#include "golocks.h"
+
 /* semrelease1(addr, ...): the current goroutine lets go of addr. */
 SEC("uprobe")
 int go_release(struct amd64_regs *ctx)
 {
-	__u64 now = ktime_get_ns(), last, ns;
-	struct go_lock_value *l;
+	__u64 now = ktime_get_ns();
 
 	if (!in_target())
 		return 0;
 	count(GO_RELEASES, 1);
-	if (!go_window_start || !within(now, now + 1))
-		return 0;
-	l = lock_of(ctx->ax);
-	if (!l)
-		return 0;
-	last = l->last_release;
-	l->last_release = now;
-	atomic_add(&l->releases, 1);
-	if (!last || now < last)
-		return 0;
-	ns = now - last;
-	atomic_add(&l->intervals, 1);
-	atomic_add(&l->interval_ns, ns);
-	atomic_add(&l->interval[bucket(ns)], 1);
+	note_release(ctx->ax, now);
 	return 0;
 }
 

@@ -20,6 +20,11 @@ enum go_flag {
 	GO_SEEDED = 2,    /* it was parked before the probes were attached */
 };
 
+/* The wait reason that the stack tells: the runtime's numbers fit a byte. */
+enum go_reason {
+	GO_REASON_STACK = 256,
+};
+
 /* Stack numbers below GO_STACK_FIRST are no hashes. */
 enum go_stack_id {
 	GO_STACK_NONE = 0,
@@ -185,4 +190,5 @@ struct {
 const enum go_phase *unused_go_phase __attribute__((unused));
 const enum go_flag *unused_go_flag __attribute__((unused));
 const enum go_stack_id *unused_go_stack_id __attribute__((unused));
+const enum go_reason *unused_go_reason __attribute__((unused));
 const enum go_counter *unused_go_counter __attribute__((unused));
