@@ -35,12 +35,14 @@ frame nearest the leaf), wait class, share, threads lost (off-CPU seconds per
 second) and, where the target's work is known, time per message.
 
 With --by lock it shows the locks of a recording made with --locks: how often and
-how long they were waited for, by whom, and who let go of them.
+how long they were waited for, by whom, and who let go of them. With --by waker,
+who made whom runnable, of a recording made with --exact.
 
 Idle waits are left out unless --idle is given; their size is always printed.`,
 		Example: `  contention top rec
   contention top rec --source threads --idle
   contention top rec --by lock
+  contention top rec --by waker
   contention top rec --from 2s --to 5s --format csv`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.OutOrStdout(), args[0]) },
@@ -49,7 +51,7 @@ Idle waits are left out unless --idle is given; their size is always printed.`,
 	fl.StringVar(&f.format, "format", "text", "text, markdown, csv or json")
 	fl.BoolVar(&f.json, "json", false, "the same as --format json")
 	fl.StringVar(&f.source, "source", "", "one source only: goroutines, goroutines-exact, locks, threads, mutex or block")
-	fl.StringVar(&f.by, "by", "operation", "operation (and wait site) or lock")
+	fl.StringVar(&f.by, "by", "operation", "operation (and wait site), lock or waker")
 	fl.BoolVar(&f.idle, "idle", false, "show idle waits too")
 	fl.IntVar(&f.limit, "limit", 20, "rows per table, 0 for all")
 	fl.DurationVar(&f.from, "from", 0, "start of the part to look at, from the recording's start, in whole seconds")
@@ -73,8 +75,10 @@ func (f *topFlags) run(w io.Writer, dir string) error {
 	case "operation":
 	case "lock":
 		return f.runLocks(w, rec)
+	case "waker":
+		return f.runWakers(w, rec)
 	default:
-		return usageError("--by %q is not known; use operation or lock", f.by)
+		return usageError("--by %q is not known; use operation, lock or waker", f.by)
 	}
 	attrs, err := attributeAll(rec, f.source, f.from, f.to, f.application)
 	if err != nil {
