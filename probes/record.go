@@ -10,6 +10,7 @@ import (
 
 	"github.com/contention-toolkit/contention/probes/discover"
 	"github.com/contention-toolkit/contention/probes/symbol"
+	"github.com/contention-toolkit/contention/probes/thread"
 	"github.com/contention-toolkit/contention/probes/work"
 	"github.com/contention-toolkit/contention/profile"
 )
@@ -21,6 +22,7 @@ type Options struct {
 	Sources  []profile.Source // nil means DefaultSources, and mutex, block and cpu where the target serves pprof
 	Duration time.Duration    // length of the window, for sources that must say so in advance; 0 when not known
 	Hz       int              // ticks of the goroutine sampler per second, 0 means its default
+	Threads  thread.Options   // settings of the thread plane; its PIDs and symbols are filled in
 	// Beside are sources to record beside Sources, such as those that no default includes.
 	Beside []profile.Source
 	// ProbeBudget is how many hits of uprobes per second the target may pay for,

@@ -122,7 +122,8 @@ func one(c *profile.Capture, err error) ([]*profile.Capture, []profile.Absent, e
 type threadSource struct{ *thread.Recorder }
 
 func (s *Session) startThreads(ctx context.Context) (source, error) {
-	opt := thread.Options{PIDs: []int{s.opt.PID}}
+	opt := s.opt.Threads
+	opt.PIDs = []int{s.opt.PID}
 	if p := s.symbols; p != nil {
 		opt.Symbols = func(int) (thread.Resolver, error) { return p, nil }
 	}
@@ -134,7 +135,8 @@ func (s *Session) startThreads(ctx context.Context) (source, error) {
 }
 
 func (t threadSource) stop() ([]*profile.Capture, []profile.Absent, error) {
-	return one(t.Stop())
+	captures, err := t.Stop()
+	return captures, nil, err
 }
 
 type exactSource struct{ *exact.Recorder }

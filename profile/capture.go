@@ -24,6 +24,9 @@ const (
 	SourceCPU        Source = "cpu"        // Go's CPU profile
 	SourceFgprof     Source = "fgprof"     // wall clock, as served by fgprof
 
+	SourceThreadWakers Source = "thread-wakers" // of threads: who woke the waiter
+	SourceOnCPU        Source = "oncpu"         // samples of the CPU clock: where the threads run
+
 	SourceExact  Source = "goroutines-exact" // uprobes on the Go runtime: every park
 	SourceWakers Source = "wakers"           // of the same: who made the waiter runnable
 	SourceLocks  Source = "locks"            // of the same: waits for locks only, by lock
@@ -32,9 +35,9 @@ const (
 // Plane returns the plane of a source.
 func (s Source) Plane() Plane {
 	switch s {
-	case SourceThreads:
+	case SourceThreads, SourceThreadWakers:
 		return PlaneThread
-	case SourceCPU:
+	case SourceCPU, SourceOnCPU:
 		return PlaneOnCPU
 	}
 	return PlaneGoroutine

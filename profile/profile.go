@@ -22,6 +22,7 @@ var (
 	Runnable = ValueType{"runnable", "nanoseconds"}
 	Waits    = ValueType{"waits", "count"}   // events were counted
 	Samples  = ValueType{"samples", "count"} // the source sampled: events are not known
+	OnCPU    = ValueType{"cpu", "nanoseconds"}
 )
 
 // Label keys that recordings use.
@@ -33,6 +34,7 @@ const (
 	LabelCreator = "creator" // the function that started the goroutine (goroutine plane)
 	LabelLock    = "lock"    // the lock waited for, where known
 	LabelTarget  = "target"  // Target.ID, where the recording has several targets
+	LabelWaker   = "waker"   // the name of the thread that woke the waiter, or that an interrupt came upon (thread plane)
 	LabelWakeup  = "wakeup"  // "not seen" where the wake-up was not, and all of the wait is blocked
 )
 

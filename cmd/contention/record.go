@@ -34,6 +34,7 @@ type recordFlags struct {
 	exact      bool
 	locks      bool
 	budget     int
+	threads    threadFlags
 	json       bool
 }
 
@@ -59,6 +60,13 @@ Every wait, counted (Go programs on amd64, by uprobes on the runtime):
 Each hit of a probe costs the target about a microsecond: three at each wait for --locks
 alone, and at every park, wake-up and switch with --exact, for paced loads. Above
 --probe-budget hits per second they are detached, and the other sources go on.
+
+Threads (the source threads; what is left out is counted):
+  --cgroup DIR, --thread TID|NAME   only these threads, told apart in the kernel
+  --min-blocked, --admit-all        leave short waits out; or keep some, in proportion to their
+                                    length and weighted
+  --thread-wakers                   who woke each thread: thread-wakers
+  --oncpu-hz                        where the threads run, by samples of the CPU clock: oncpu
 
 Without --source, it records goroutines and threads, and mutex, block and cpu
 where the target serves pprof. Only the target is traced, and nothing stays
@@ -87,6 +95,7 @@ with the reason, and the rest is recorded.`,
 	fl.BoolVar(&f.exact, "exact", false, "count every wait of the goroutines, and who ended it, by uprobes")
 	fl.BoolVar(&f.locks, "locks", false, "pair waiters and releasers per lock, by uprobes")
 	fl.IntVar(&f.budget, "probe-budget", 0, "hits of uprobes per second above which they are detached (default 200000)")
+	f.threads.register(fl)
 	fl.BoolVar(&f.json, "json", false, "print the recording's top waits as JSON")
 	return cmd
 }
@@ -162,6 +171,10 @@ func (f *recordFlags) options() (probes.Options, bool, error) {
 		return opt, false, usageError("--probe-budget %d: want more than 0", f.budget)
 	}
 	opt.ProbeBudget = f.budget
+	var err error
+	if opt.Threads, err = f.threads.options(); err != nil {
+		return opt, false, err
+	}
 	counters := map[string]string{}
 	for _, w := range f.work {
 		counters[w] = profile.WorkPublished

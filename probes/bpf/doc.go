@@ -11,4 +11,4 @@
 // the result does not depend on where the checkout is.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -tags linux -no-global-types -type task_key -type task_state -type wait_key -type wait_value -type stack -type phase -type reason -type wait_flag -type stack_id -type counter -cflags "-O2 -mcpu=v3 -Wall -Werror" Offcpu src/offcpu.bpf.c
+//go:generate go tool bpf2go -cc clang-14 -strip llvm-strip-14 -target bpfel -tags linux -no-global-types -type task_key -type task_state -type task_life -type target -type comm -type wake_key -type sample_key -type wait_key -type wait_value -type stack -type phase -type reason -type wait_flag -type stack_id -type counter -cflags "-O2 -mcpu=v3 -Wall -Werror" Offcpu src/offcpu.bpf.c

@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type OffcpuComm struct {
+	_    structs.HostLayout
+	Text [16]uint8
+}
+
 type OffcpuCounter uint32
 
 const (
@@ -40,7 +45,20 @@ const (
 	OffcpuCounterCOUNT_BELOW_MIN              OffcpuCounter = 21
 	OffcpuCounterCOUNT_BELOW_MIN_BLOCKED_NS   OffcpuCounter = 22
 	OffcpuCounterCOUNT_BELOW_MIN_RUNNABLE_NS  OffcpuCounter = 23
-	OffcpuCounterCOUNT_MAX                    OffcpuCounter = 24
+	OffcpuCounterCOUNT_ADMITTED               OffcpuCounter = 24
+	OffcpuCounterCOUNT_LEFT_OUT               OffcpuCounter = 25
+	OffcpuCounterCOUNT_WAKERS_FULL            OffcpuCounter = 26
+	OffcpuCounterCOUNT_WAKERS_FULL_NS         OffcpuCounter = 27
+	OffcpuCounterCOUNT_ENDED_FULL             OffcpuCounter = 28
+	OffcpuCounterCOUNT_ENDED_TOTAL_NS         OffcpuCounter = 29
+	OffcpuCounterCOUNT_ENDED_RUNNING_NS       OffcpuCounter = 30
+	OffcpuCounterCOUNT_ENDED_BLOCKED_NS       OffcpuCounter = 31
+	OffcpuCounterCOUNT_ENDED_RUNNABLE_NS      OffcpuCounter = 32
+	OffcpuCounterCOUNT_ENDED_UNKNOWN_NS       OffcpuCounter = 33
+	OffcpuCounterCOUNT_STALE                  OffcpuCounter = 34
+	OffcpuCounterCOUNT_SAMPLES                OffcpuCounter = 35
+	OffcpuCounterCOUNT_SAMPLES_FULL           OffcpuCounter = 36
+	OffcpuCounterCOUNT_MAX                    OffcpuCounter = 37
 )
 
 type OffcpuPhase uint32
@@ -48,7 +66,6 @@ type OffcpuPhase uint32
 const (
 	OffcpuPhasePHASE_RUNNING OffcpuPhase = 1
 	OffcpuPhasePHASE_OFF     OffcpuPhase = 2
-	OffcpuPhasePHASE_EXITED  OffcpuPhase = 3
 )
 
 type OffcpuReason uint32
@@ -62,6 +79,15 @@ const (
 	OffcpuReasonREASON_YIELDED         OffcpuReason = 6
 	OffcpuReasonREASON_STARTED         OffcpuReason = 7
 )
+
+type OffcpuSampleKey struct {
+	_           structs.HostLayout
+	UserStack   uint64
+	KernelStack uint64
+	Tgid        uint32
+	Pad         uint32
+	Comm        [16]uint8
+}
 
 type OffcpuStack struct {
 	_     structs.HostLayout
@@ -77,13 +103,34 @@ const (
 	OffcpuStackIdSTACK_FAILED    OffcpuStackId = 1
 	OffcpuStackIdSTACK_FULL      OffcpuStackId = 2
 	OffcpuStackIdSTACK_COLLISION OffcpuStackId = 3
+	OffcpuStackIdSTACK_FOREIGN   OffcpuStackId = 4
 	OffcpuStackIdSTACK_FIRST     OffcpuStackId = 16
 )
+
+type OffcpuTarget struct {
+	_         structs.HostLayout
+	StartTime uint64
+	Pid       uint32
+	Pad       uint32
+}
 
 type OffcpuTaskKey struct {
 	_         structs.HostLayout
 	Task      uint64
 	StartTime uint64
+}
+
+type OffcpuTaskLife struct {
+	_          structs.HostLayout
+	Born       uint64
+	End        uint64
+	RunningNs  uint64
+	BlockedNs  uint64
+	RunnableNs uint64
+	UnknownNs  uint64
+	Pid        uint32
+	Pad        uint32
+	Comm       [16]uint8
 }
 
 type OffcpuTaskState struct {
@@ -98,6 +145,8 @@ type OffcpuTaskState struct {
 	UnknownNs   uint64
 	UserStack   uint64
 	KernelStack uint64
+	WakerUser   uint64
+	WakerKernel uint64
 	RegsIp      uint64
 	RegsSp      uint64
 	RegsBp      uint64
@@ -106,8 +155,9 @@ type OffcpuTaskState struct {
 	Phase       OffcpuPhase
 	Reason      OffcpuReason
 	Flags       uint32
-	Pad         uint32
+	WakerTgid   uint32
 	Comm        [16]uint8
+	WakerComm   [16]uint8
 }
 
 type OffcpuWaitFlag uint32
@@ -135,29 +185,58 @@ type OffcpuWaitValue struct {
 	Waits      uint64
 }
 
+type OffcpuWakeKey struct {
+	_           structs.HostLayout
+	UserStack   uint64
+	KernelStack uint64
+	WakerUser   uint64
+	WakerKernel uint64
+	Tgid        uint32
+	WakerTgid   uint32
+	Reason      OffcpuReason
+	Pad         uint32
+	Comm        [16]uint8
+	WakerComm   [16]uint8
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	OffcpuMapCounters       = "counters"
+	OffcpuMapEnded          = "ended"
+	OffcpuMapSamples        = "samples"
 	OffcpuMapScratch        = "scratch"
 	OffcpuMapStacks         = "stacks"
 	OffcpuMapTargets        = "targets"
 	OffcpuMapTasks          = "tasks"
 	OffcpuMapWaits          = "waits"
+	OffcpuMapWakes          = "wakes"
 	OffcpuMapWanted         = "wanted"
+	OffcpuMapWantedNames    = "wanted_names"
+	OffcpuMapWantedThreads  = "wanted_threads"
 	OffcpuProgOffcpuExit    = "offcpu_exit"
 	OffcpuProgOffcpuSeed    = "offcpu_seed"
 	OffcpuProgOffcpuSwitch  = "offcpu_switch"
 	OffcpuProgOffcpuTargets = "offcpu_targets"
 	OffcpuProgOffcpuWaking  = "offcpu_waking"
+	OffcpuProgOncpuSample   = "oncpu_sample"
+	OffcpuVarAdmitAllNs     = "admit_all_ns"
+	OffcpuVarAllOfCgroup    = "all_of_cgroup"
+	OffcpuVarCgroupId       = "cgroup_id"
+	OffcpuVarCgroupSubsys   = "cgroup_subsys"
 	OffcpuVarHasPrevState   = "has_prev_state"
 	OffcpuVarMinBlockedNs   = "min_blocked_ns"
+	OffcpuVarOwnTgid        = "own_tgid"
 	OffcpuVarPidNamespace   = "pid_namespace"
+	OffcpuVarRecorder       = "recorder"
+	OffcpuVarSeeded         = "seeded"
+	OffcpuVarSomeThreads    = "some_threads"
 	OffcpuVarUnusedStackId  = "unused_stack_id"
 	OffcpuVarUnusedWaitFlag = "unused_wait_flag"
 	OffcpuVarWindowEnd      = "window_end"
 	OffcpuVarWindowStart    = "window_start"
+	OffcpuVarWithWakers     = "with_wakers"
 )
 
 // LoadOffcpu returns the embedded CollectionSpec for Offcpu.
@@ -207,32 +286,47 @@ type OffcpuProgramSpecs struct {
 	OffcpuSwitch  *ebpf.ProgramSpec `ebpf:"offcpu_switch"`
 	OffcpuTargets *ebpf.ProgramSpec `ebpf:"offcpu_targets"`
 	OffcpuWaking  *ebpf.ProgramSpec `ebpf:"offcpu_waking"`
+	OncpuSample   *ebpf.ProgramSpec `ebpf:"oncpu_sample"`
 }
 
 // OffcpuMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffcpuMapSpecs struct {
-	Counters *ebpf.MapSpec `ebpf:"counters"`
-	Scratch  *ebpf.MapSpec `ebpf:"scratch"`
-	Stacks   *ebpf.MapSpec `ebpf:"stacks"`
-	Targets  *ebpf.MapSpec `ebpf:"targets"`
-	Tasks    *ebpf.MapSpec `ebpf:"tasks"`
-	Waits    *ebpf.MapSpec `ebpf:"waits"`
-	Wanted   *ebpf.MapSpec `ebpf:"wanted"`
+	Counters      *ebpf.MapSpec `ebpf:"counters"`
+	Ended         *ebpf.MapSpec `ebpf:"ended"`
+	Samples       *ebpf.MapSpec `ebpf:"samples"`
+	Scratch       *ebpf.MapSpec `ebpf:"scratch"`
+	Stacks        *ebpf.MapSpec `ebpf:"stacks"`
+	Targets       *ebpf.MapSpec `ebpf:"targets"`
+	Tasks         *ebpf.MapSpec `ebpf:"tasks"`
+	Waits         *ebpf.MapSpec `ebpf:"waits"`
+	Wakes         *ebpf.MapSpec `ebpf:"wakes"`
+	Wanted        *ebpf.MapSpec `ebpf:"wanted"`
+	WantedNames   *ebpf.MapSpec `ebpf:"wanted_names"`
+	WantedThreads *ebpf.MapSpec `ebpf:"wanted_threads"`
 }
 
 // OffcpuVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffcpuVariableSpecs struct {
+	AdmitAllNs     *ebpf.VariableSpec `ebpf:"admit_all_ns"`
+	AllOfCgroup    *ebpf.VariableSpec `ebpf:"all_of_cgroup"`
+	CgroupId       *ebpf.VariableSpec `ebpf:"cgroup_id"`
+	CgroupSubsys   *ebpf.VariableSpec `ebpf:"cgroup_subsys"`
 	HasPrevState   *ebpf.VariableSpec `ebpf:"has_prev_state"`
 	MinBlockedNs   *ebpf.VariableSpec `ebpf:"min_blocked_ns"`
+	OwnTgid        *ebpf.VariableSpec `ebpf:"own_tgid"`
 	PidNamespace   *ebpf.VariableSpec `ebpf:"pid_namespace"`
+	Recorder       *ebpf.VariableSpec `ebpf:"recorder"`
+	Seeded         *ebpf.VariableSpec `ebpf:"seeded"`
+	SomeThreads    *ebpf.VariableSpec `ebpf:"some_threads"`
 	UnusedStackId  *ebpf.VariableSpec `ebpf:"unused_stack_id"`
 	UnusedWaitFlag *ebpf.VariableSpec `ebpf:"unused_wait_flag"`
 	WindowEnd      *ebpf.VariableSpec `ebpf:"window_end"`
 	WindowStart    *ebpf.VariableSpec `ebpf:"window_start"`
+	WithWakers     *ebpf.VariableSpec `ebpf:"with_wakers"`
 }
 
 // OffcpuObjects contains all objects after they have been loaded into the kernel.
@@ -255,24 +349,34 @@ func (o *OffcpuObjects) Close() error {
 //
 // It can be passed to LoadOffcpuObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffcpuMaps struct {
-	Counters *ebpf.Map `ebpf:"counters"`
-	Scratch  *ebpf.Map `ebpf:"scratch"`
-	Stacks   *ebpf.Map `ebpf:"stacks"`
-	Targets  *ebpf.Map `ebpf:"targets"`
-	Tasks    *ebpf.Map `ebpf:"tasks"`
-	Waits    *ebpf.Map `ebpf:"waits"`
-	Wanted   *ebpf.Map `ebpf:"wanted"`
+	Counters      *ebpf.Map `ebpf:"counters"`
+	Ended         *ebpf.Map `ebpf:"ended"`
+	Samples       *ebpf.Map `ebpf:"samples"`
+	Scratch       *ebpf.Map `ebpf:"scratch"`
+	Stacks        *ebpf.Map `ebpf:"stacks"`
+	Targets       *ebpf.Map `ebpf:"targets"`
+	Tasks         *ebpf.Map `ebpf:"tasks"`
+	Waits         *ebpf.Map `ebpf:"waits"`
+	Wakes         *ebpf.Map `ebpf:"wakes"`
+	Wanted        *ebpf.Map `ebpf:"wanted"`
+	WantedNames   *ebpf.Map `ebpf:"wanted_names"`
+	WantedThreads *ebpf.Map `ebpf:"wanted_threads"`
 }
 
 func (m *OffcpuMaps) Close() error {
 	return _OffcpuClose(
 		m.Counters,
+		m.Ended,
+		m.Samples,
 		m.Scratch,
 		m.Stacks,
 		m.Targets,
 		m.Tasks,
 		m.Waits,
+		m.Wakes,
 		m.Wanted,
+		m.WantedNames,
+		m.WantedThreads,
 	)
 }
 
@@ -280,13 +384,22 @@ func (m *OffcpuMaps) Close() error {
 //
 // It can be passed to LoadOffcpuObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffcpuVariables struct {
+	AdmitAllNs     *ebpf.Variable `ebpf:"admit_all_ns"`
+	AllOfCgroup    *ebpf.Variable `ebpf:"all_of_cgroup"`
+	CgroupId       *ebpf.Variable `ebpf:"cgroup_id"`
+	CgroupSubsys   *ebpf.Variable `ebpf:"cgroup_subsys"`
 	HasPrevState   *ebpf.Variable `ebpf:"has_prev_state"`
 	MinBlockedNs   *ebpf.Variable `ebpf:"min_blocked_ns"`
+	OwnTgid        *ebpf.Variable `ebpf:"own_tgid"`
 	PidNamespace   *ebpf.Variable `ebpf:"pid_namespace"`
+	Recorder       *ebpf.Variable `ebpf:"recorder"`
+	Seeded         *ebpf.Variable `ebpf:"seeded"`
+	SomeThreads    *ebpf.Variable `ebpf:"some_threads"`
 	UnusedStackId  *ebpf.Variable `ebpf:"unused_stack_id"`
 	UnusedWaitFlag *ebpf.Variable `ebpf:"unused_wait_flag"`
 	WindowEnd      *ebpf.Variable `ebpf:"window_end"`
 	WindowStart    *ebpf.Variable `ebpf:"window_start"`
+	WithWakers     *ebpf.Variable `ebpf:"with_wakers"`
 }
 
 // OffcpuPrograms contains all programs after they have been loaded into the kernel.
@@ -298,6 +411,7 @@ type OffcpuPrograms struct {
 	OffcpuSwitch  *ebpf.Program `ebpf:"offcpu_switch"`
 	OffcpuTargets *ebpf.Program `ebpf:"offcpu_targets"`
 	OffcpuWaking  *ebpf.Program `ebpf:"offcpu_waking"`
+	OncpuSample   *ebpf.Program `ebpf:"oncpu_sample"`
 }
 
 func (p *OffcpuPrograms) Close() error {
@@ -307,6 +421,7 @@ func (p *OffcpuPrograms) Close() error {
 		p.OffcpuSwitch,
 		p.OffcpuTargets,
 		p.OffcpuWaking,
+		p.OncpuSample,
 	)
 }
 

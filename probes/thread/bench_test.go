@@ -29,10 +29,11 @@ func BenchmarkSwitches(b *testing.B) {
 			b.Fatal(err)
 		}
 		n := countSwitches(b, tg.pid, window)
-		c, err := r.Stop()
+		cs, err := r.Stop()
 		if err != nil {
 			b.Fatal(err)
 		}
+		c := cs[0]
 		switches += n
 		bpfNs += c.Cost.BPFNs
 		cpu += c.Cost.CPUNs

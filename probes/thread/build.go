@@ -170,6 +170,13 @@ func reason(k *waitKey, frames []profile.Frame) string {
 // account closes the books over all threads that were there in the window.
 func (r *Recorder) account(c *profile.Capture, snap *snapshot) {
 	all := r.ended
+	all.add(life{
+		total:    uint64(snap.counter(bpf.OffcpuCounterCOUNT_ENDED_TOTAL_NS)),
+		running:  uint64(snap.counter(bpf.OffcpuCounterCOUNT_ENDED_RUNNING_NS)),
+		blocked:  uint64(snap.counter(bpf.OffcpuCounterCOUNT_ENDED_BLOCKED_NS)),
+		runnable: uint64(snap.counter(bpf.OffcpuCounterCOUNT_ENDED_RUNNABLE_NS)),
+		unknown:  uint64(snap.counter(bpf.OffcpuCounterCOUNT_ENDED_UNKNOWN_NS)),
+	})
 	busy := r.busy
 	for _, t := range snap.tasks {
 		l := lifeOf(&t, snap.at)
@@ -229,14 +236,18 @@ func (r *Recorder) loss(snap *snapshot) map[string]int64 {
 		"below_min_ns":        snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN_BLOCKED_NS) + snap.counter(bpf.OffcpuCounterCOUNT_BELOW_MIN_RUNNABLE_NS) + int64(belowNs),
 		"unsymbolised_frames": int64(len(r.symbols.unknown)),
 		"late_slices":         r.late,
+		"left_out":            snap.counter(bpf.OffcpuCounterCOUNT_LEFT_OUT),
+		"ends_map_full":       snap.counter(bpf.OffcpuCounterCOUNT_ENDED_FULL),
+		"stale_threads":       snap.counter(bpf.OffcpuCounterCOUNT_STALE),
 	}
 }
 
 func (r *Recorder) settings(snap *snapshot) map[string]string {
 	n := func(c bpf.OffcpuCounter) string { return strconv.FormatInt(snap.counter(c), 10) }
-	return map[string]string{
+	out := map[string]string{
 		"attached":         "tp_btf sched_switch, sched_waking, sched_process_exit",
 		"min_blocked":      r.opt.MinBlocked.String(),
+		"admission":        "all",
 		"max_stacks":       strconv.Itoa(r.opt.MaxStacks),
 		"max_waits":        strconv.Itoa(r.opt.MaxWaits),
 		"max_threads":      strconv.Itoa(r.opt.MaxThreads),
@@ -248,6 +259,20 @@ func (r *Recorder) settings(snap *snapshot) map[string]string {
 		"early_wakeups":    n(bpf.OffcpuCounterCOUNT_EARLY_WAKEUP),
 		"processes":        strings.Trim(fmt.Sprint(r.opt.PIDs), "[]"),
 	}
+	if r.opt.AdmitAll > 0 {
+		out["admission"] = fmt.Sprintf("all of %v or longer, shorter ones in proportion to their length, weighted", r.opt.AdmitAll)
+		out["short_waits_kept"] = n(bpf.OffcpuCounterCOUNT_ADMITTED)
+	}
+	if r.opt.Cgroup != "" {
+		out["cgroup"] = r.opt.Cgroup
+	}
+	if len(r.opt.TIDs) > 0 {
+		out["thread_ids"] = strings.Trim(fmt.Sprint(r.opt.TIDs), "[]")
+	}
+	if len(r.opt.Names) > 0 {
+		out["thread_names"] = strings.Join(r.opt.Names, ", ")
+	}
+	return out
 }
 
 // warnings are what a reader of the profile must know.

@@ -33,10 +33,11 @@ func TestTargetEnds(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("Done is not closed after the target's end")
 	}
-	c, err := r.Stop()
+	cs, err := r.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := cs[0]
 	checkCapture(t, c)
 	if !c.Incomplete || len(c.Warnings) == 0 || !strings.Contains(c.Warnings[0], "the target ended") {
 		t.Errorf("incomplete %v, warnings %q", c.Incomplete, c.Warnings)
@@ -62,7 +63,11 @@ func TestStopTwice(t *testing.T) {
 		var wg sync.WaitGroup
 		results := make([]*profile.Capture, 4)
 		for i := range results {
-			wg.Go(func() { results[i], _ = r.Stop() })
+			wg.Go(func() {
+				if cs, err := r.Stop(); err == nil {
+					results[i] = cs[0]
+				}
+			})
 		}
 		wg.Wait()
 		for _, c := range results {
@@ -95,10 +100,11 @@ func TestContextEnds(t *testing.T) {
 	}
 	cancel()
 	<-r.over
-	c, err := r.Stop()
+	cs, err := r.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := cs[0]
 	if !c.Incomplete || !strings.Contains(strings.Join(c.Warnings, "\n"), "called off") {
 		t.Errorf("incomplete %v, warnings %q", c.Incomplete, c.Warnings)
 	}

@@ -20,7 +20,7 @@ func Start(context.Context, Options) (*Recorder, error) { return nil, Available(
 func (*Recorder) Done() <-chan struct{} { return nil }
 
 // Stop fails as Start does.
-func (*Recorder) Stop() (*profile.Capture, error) { return nil, Available() }
+func (*Recorder) Stop() ([]*profile.Capture, error) { return nil, Available() }
 
 // Available says that this system has no eBPF.
 func Available() error {

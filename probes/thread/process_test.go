@@ -35,12 +35,12 @@ func helper(args []string) error {
 		if _, err := fmt.Sscan(args[1], &pid); err != nil {
 			return err
 		}
-		r, err := Start(context.Background(), Options{PIDs: []int{pid}})
+		r, err := Start(context.Background(), Options{PIDs: []int{pid}, OnCPU: 99, Wakers: true})
 		if err != nil {
 			return err
 		}
 		o := r.session.objs
-		for _, p := range []*ebpf.Program{o.OffcpuSwitch, o.OffcpuWaking, o.OffcpuExit, o.OffcpuSeed, o.OffcpuTargets} {
+		for _, p := range []*ebpf.Program{o.OffcpuSwitch, o.OffcpuWaking, o.OffcpuExit, o.OffcpuSeed, o.OffcpuTargets, o.OncpuSample} {
 			info, err := p.Info()
 			if err != nil {
 				return err
@@ -95,8 +95,8 @@ func TestKilledRecorder(t *testing.T) {
 		}
 		programs = append(programs, ebpf.ProgramID(id))
 	}
-	if len(programs) != 5 {
-		t.Fatalf("the recorder has programs %q, want 5", line)
+	if len(programs) != 6 {
+		t.Fatalf("the recorder has programs %q, want 6", line)
 	}
 	all := loadedPrograms(t)
 	for _, id := range programs {
@@ -215,10 +215,11 @@ func recordInNamespace(exe string) error {
 		return err
 	}
 	time.Sleep(500 * time.Millisecond) // the window
-	c, err := r.Stop()
+	cs, err := r.Stop()
 	if err != nil {
 		return err
 	}
+	c := cs[0]
 	fmt.Println(cmd.Process.Pid, sum(c.Profile, valueWaits, sleeping), int64(c.Profile.Duration))
 	return errors.Join(stdin.Close(), cmd.Wait())
 }

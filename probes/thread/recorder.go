@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -32,7 +33,7 @@ type Recorder struct {
 	quit    chan struct{}
 	once    sync.Once
 	over    chan struct{} // closed when capture and err are set
-	capture *profile.Capture
+	result  []*profile.Capture
 	err     error
 
 	// Of the goroutine that records.
@@ -43,13 +44,16 @@ type Recorder struct {
 	lost   int64 // nanoseconds of threads that found no room in the kernel's map
 }
 
-// Start begins to record the threads of o.PIDs. The window begins when it
+// Start begins to record the threads of o.PIDs or of o.Cgroup. The window begins when it
 // returns; it ends by Stop, by the end of ctx, or when the last target has ended.
 // An error that is ErrUnavailable says that this machine or user cannot.
 func Start(ctx context.Context, o Options) (*Recorder, error) {
 	o = o.withDefaults()
 	o.PIDs = slices.Compact(slices.Sorted(slices.Values(o.PIDs)))
-	if err := checkPIDs(o.PIDs); err != nil {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	if err := checkPIDs(o); err != nil {
 		return nil, err
 	}
 	exits, err := openExits(o.PIDs)
@@ -70,8 +74,9 @@ func Start(ctx context.Context, o Options) (*Recorder, error) {
 	return r, nil
 }
 
-func checkPIDs(pids []int) error {
-	if len(pids) == 0 {
+func checkPIDs(o Options) error {
+	pids := o.PIDs
+	if len(pids) == 0 && o.Cgroup == "" {
 		return errors.New("record threads: no process was named")
 	}
 	if len(pids) > maxTargets {
@@ -102,14 +107,14 @@ func (r *Recorder) begin() error {
 		}
 		return err
 	}
-	r.symbols = openSymbols(r.opt)
+	r.symbols = openSymbols(r.opt, slices.Sorted(maps.Values(r.groups)))
 	if r.exits.alive() < len(r.opt.PIDs) {
 		return errEnded
 	}
 	if err := r.exits.watch(); err != nil {
 		return err
 	}
-	if r.start, err = r.session.begin(); err != nil {
+	if r.start, err = r.session.begin(r.opt); err != nil {
 		return err
 	}
 	r.at = time.Now().Add(-r.since(monotonic()))
@@ -131,12 +136,13 @@ func (r *Recorder) release() error {
 // recorded until it did.
 func (r *Recorder) Done() <-chan struct{} { return r.exits.all }
 
-// Stop ends the window, detaches everything and returns the capture. Later
-// calls return the same one.
-func (r *Recorder) Stop() (*profile.Capture, error) {
+// Stop ends the window, detaches everything and returns the captures: first
+// that of the waits, then those of wakers and of samples on CPU that were asked
+// for. Later calls return the same ones.
+func (r *Recorder) Stop() ([]*profile.Capture, error) {
 	r.once.Do(func() { close(r.quit) })
 	<-r.over
-	return r.capture, r.err
+	return r.result, r.err
 }
 
 // run reads the kernel's sums once a slice until the window ends. It stays on
@@ -147,13 +153,13 @@ func (r *Recorder) run(ctx context.Context) {
 	defer close(r.over)
 	cpu := threadCPU()
 	why := r.follow(ctx)
-	c, err := r.finish(why)
+	cs, err := r.finish(why)
 	if err = errors.Join(err, r.release()); err != nil {
 		r.err = err
 		return
 	}
-	c.Cost.CPUNs = threadCPU() - cpu
-	r.capture = c
+	cs[0].Cost.CPUNs = threadCPU() - cpu // one session's, not one for each file
+	r.result = cs
 }
 
 // follow returns why the window ended early, "" when Stop ended it.
@@ -193,7 +199,35 @@ func (r *Recorder) observe() error {
 		return err
 	}
 	r.take(snap)
+	r.meet(snap)
 	return r.session.drop(r.bury(snap))
+}
+
+// meet opens the symbols of processes that have come to the cgroup.
+func (r *Recorder) meet(snap *snapshot) {
+	if len(r.opt.PIDs) > 0 {
+		return
+	}
+	news := false
+	for _, t := range snap.tasks {
+		if _, ok := r.groups[t.Tgid]; !ok {
+			news = true
+		}
+	}
+	if !news {
+		return
+	}
+	groups, err := r.session.find(nil)
+	if err != nil {
+		r.symbols.note(fmt.Sprintf("processes that came to the cgroup have no symbols: %v", err))
+		return
+	}
+	for group, pid := range groups {
+		if _, ok := r.groups[group]; !ok {
+			r.groups[group] = pid
+			r.symbols.add(pid)
+		}
+	}
 }
 
 // take adds a reading to the series.
@@ -210,26 +244,23 @@ func (r *Recorder) untracked(snap *snapshot) int {
 	n := 0
 	for _, pid := range r.groups {
 		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		if err == nil { // the process may have ended
-			n += len(tasks)
+		if err != nil { // the process may have ended
+			continue
+		}
+		for _, task := range tasks {
+			if r.opt.wants(pid, task.Name()) {
+				n++
+			}
 		}
 	}
-	for _, t := range snap.tasks {
-		if t.Phase != phaseExited {
-			n--
-		}
-	}
-	return max(0, n)
+	return max(0, n-len(snap.tasks))
 }
 
 // bury adds the threads that have ended to the accounting, and returns them.
 func (r *Recorder) bury(snap *snapshot) []taskKey {
 	var dead []taskKey
-	for k, t := range snap.tasks {
-		if t.Phase != phaseExited {
-			continue
-		}
-		l := lifeOf(&t, snap.at)
+	for k, t := range snap.ended {
+		l := lifeEnded(&t)
 		r.ended.add(l)
 		r.busy = append(r.busy, profile.Busy{Name: comm(t.Comm), ID: int64(t.Pid), RunningNs: int64(l.running)})
 		dead = append(dead, k)
@@ -242,7 +273,7 @@ func (r *Recorder) since(at uint64) time.Duration { return time.Duration(elapsed
 
 // finish detaches, then reads what is there. What stands in the way of the
 // capture does not keep it from detaching.
-func (r *Recorder) finish(why string) (*profile.Capture, error) {
+func (r *Recorder) finish(why string) ([]*profile.Capture, error) {
 	end, err := r.session.end()
 	if err != nil {
 		return nil, err
@@ -255,7 +286,23 @@ func (r *Recorder) finish(why string) (*profile.Capture, error) {
 	snap.at = end
 	r.take(snap)
 	r.series.settle()
-	return r.build(snap, why), nil
+	r.bury(snap)
+	cs := []*profile.Capture{r.build(snap, why)}
+	for _, extra := range []struct {
+		wanted bool
+		build  func(*snapshot) (*profile.Capture, error)
+	}{{r.opt.Wakers, r.buildWakers}, {r.opt.OnCPU > 0, r.buildOnCPU}} {
+		if !extra.wanted {
+			continue
+		}
+		c, err := extra.build(snap)
+		if err != nil {
+			return nil, err
+		}
+		c.Incomplete = cs[0].Incomplete
+		cs = append(cs, c)
+	}
+	return cs, nil
 }
 
 // threadCPU is the CPU time of the calling thread in nanoseconds.

@@ -55,6 +55,11 @@ func testMain(m *testing.M) int {
 // record records targets for a while and checks what holds for every capture.
 func record(t *testing.T, window time.Duration, o Options) *profile.Capture {
 	t.Helper()
+	return recordAll(t, window, o)[0]
+}
+
+func recordAll(t *testing.T, window time.Duration, o Options) []*profile.Capture {
+	t.Helper()
 	r, err := Start(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -63,12 +68,12 @@ func record(t *testing.T, window time.Duration, o Options) *profile.Capture {
 	case <-time.After(window):
 	case <-r.Done():
 	}
-	c, err := r.Stop()
+	cs, err := r.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkCapture(t, c)
-	return c
+	checkCapture(t, cs[0])
+	return cs
 }
 
 // checkCapture checks what holds for every capture.

@@ -19,7 +19,7 @@ const maxWalk = 127
 // meanwhile is left out.
 func (r *Recorder) walkSeeded() map[uint64][]uint64 {
 	out := map[uint64][]uint64{}
-	tasks := map[taskKey]taskState{}
+	tasks := map[uint64]taskState{}
 	if err := readMap(r.session.objs.Tasks, tasks); err != nil {
 		return out // the frames then say that they were not seen
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -20,9 +21,11 @@ import (
 // session owns what is in the kernel: programs, maps and links. All of it
 // belongs to file descriptors, so that it goes away with the process as well.
 type session struct {
-	objs  bpf.OffcpuObjects
-	links []link.Link
-	stats io.Closer // run-time statistics of programs; nil where not allowed
+	objs   bpf.OffcpuObjects
+	links  []link.Link
+	clock  clock
+	wakers bool
+	stats  io.Closer // run-time statistics of programs; nil where not allowed
 	// Of the programs, read before they are closed.
 	ran      bool
 	runtime  int64 // nanoseconds in programs
@@ -47,6 +50,17 @@ func openSession(o Options) (*session, error) {
 	spec.Maps[bpf.OffcpuMapStacks].MaxEntries = uint32(o.MaxStacks)
 	spec.Maps[bpf.OffcpuMapWaits].MaxEntries = uint32(o.MaxWaits)
 	spec.Maps[bpf.OffcpuMapTasks].MaxEntries = uint32(o.MaxThreads)
+	spec.Maps[bpf.OffcpuMapEnded].MaxEntries = uint32(o.MaxThreads)
+	if o.Wakers {
+		spec.Maps[bpf.OffcpuMapWakes].MaxEntries = uint32(o.MaxWaits)
+	}
+	if o.OnCPU > 0 {
+		spec.Maps[bpf.OffcpuMapSamples].MaxEntries = uint32(o.MaxWaits)
+	}
+	filter, err := openFilter(o, kernel)
+	if err != nil {
+		return nil, err
+	}
 	ns, err := pidNamespace()
 	if err != nil {
 		return nil, fmt.Errorf("thread plane: %w", err)
@@ -55,14 +69,24 @@ func openSession(o Options) (*session, error) {
 		bpf.OffcpuVarMinBlockedNs: uint64(o.MinBlocked),
 		bpf.OffcpuVarPidNamespace: ns,
 		bpf.OffcpuVarHasPrevState: hasPrevState(kernel),
+		bpf.OffcpuVarAdmitAllNs:   uint64(o.AdmitAll),
+		bpf.OffcpuVarWithWakers:   o.Wakers,
+		bpf.OffcpuVarRecorder:     uint32(os.Getpid()),
+		bpf.OffcpuVarCgroupId:     filter.id,
+		bpf.OffcpuVarCgroupSubsys: filter.subsys,
+		bpf.OffcpuVarAllOfCgroup:  filter.all,
+		bpf.OffcpuVarSomeThreads:  filter.some,
 	} {
 		if err := spec.Variables[name].Set(v); err != nil {
 			return nil, fmt.Errorf("thread plane: set %s: %w", name, err)
 		}
 	}
-	s := &session{}
+	s := &session{wakers: o.Wakers}
 	if err := spec.LoadAndAssign(&s.objs, &ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{KernelTypes: kernel}}); err != nil {
 		return nil, explain("load the programs", err)
+	}
+	if err := s.choose(o); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	return s, nil
 }
@@ -92,24 +116,42 @@ func pidNamespace() (uint32, error) {
 	return uint32(st.Ino), nil
 }
 
-// find tells the kernel side which processes to follow, and returns them by
-// their thread group in the first PID namespace.
-func (s *session) find(pids []int) (map[uint32]int, error) {
-	for _, pid := range pids {
+// choose tells the kernel side what to record.
+func (s *session) choose(o Options) error {
+	for _, pid := range o.PIDs {
 		if err := s.objs.Wanted.Put(uint32(pid), uint32(1)); err != nil {
-			return nil, fmt.Errorf("thread plane: choose process %d: %w", pid, err)
+			return fmt.Errorf("thread plane: choose process %d: %w", pid, err)
 		}
 	}
+	for _, tid := range o.TIDs {
+		if err := s.objs.WantedThreads.Put(uint32(tid), uint32(1)); err != nil {
+			return fmt.Errorf("thread plane: choose thread %d: %w", tid, err)
+		}
+	}
+	for _, name := range o.Names {
+		var c bpf.OffcpuComm
+		copy(c.Text[:], name)
+		if err := s.objs.WantedNames.Put(c, uint32(1)); err != nil {
+			return fmt.Errorf("thread plane: choose threads named %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// find lets the kernel side look for the processes to follow, and returns them by
+// their thread group in the first PID namespace.
+func (s *session) find(pids []int) (map[uint32]int, error) {
 	if err := iterate(s.objs.OffcpuTargets); err != nil {
 		return nil, err
 	}
 	groups := map[uint32]int{}
 	seen := map[int]bool{}
-	var group, pid uint32
+	var group uint32
+	var t bpf.OffcpuTarget
 	it := s.objs.Targets.Iterate()
-	for it.Next(&group, &pid) {
-		groups[group] = int(pid)
-		seen[int(pid)] = true
+	for it.Next(&group, &t) {
+		groups[group] = int(t.Pid)
+		seen[int(t.Pid)] = true
 	}
 	if err := it.Err(); err != nil {
 		return nil, fmt.Errorf("thread plane: read the targets: %w", err)
@@ -142,7 +184,7 @@ func iterate(p *ebpf.Program) error {
 
 // begin attaches, opens the window and seeds the threads that are there. It
 // returns the window's start.
-func (s *session) begin() (uint64, error) {
+func (s *session) begin(o Options) (uint64, error) {
 	// Statistics are for the whole machine and need more than tracing does.
 	if c, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME); err == nil {
 		s.stats = c
@@ -154,12 +196,24 @@ func (s *session) begin() (uint64, error) {
 		}
 		s.links = append(s.links, l)
 	}
+	if o.OnCPU > 0 {
+		var err error
+		if s.clock, err = openClock(o.OnCPU, s.objs.OncpuSample); err != nil {
+			return 0, err
+		}
+	}
 	start := monotonic() + uint64(edgeMargin)
 	if err := s.objs.WindowStart.Set(start); err != nil {
 		return 0, fmt.Errorf("thread plane: open the window: %w", err)
 	}
 	sleepUntil(start)
-	return start, iterate(s.objs.OffcpuSeed)
+	if err := iterate(s.objs.OffcpuSeed); err != nil {
+		return 0, err
+	}
+	if err := s.objs.Seeded.Set(true); err != nil {
+		return 0, fmt.Errorf("thread plane: open the window: %w", err)
+	}
+	return start, nil
 }
 
 // edgeMargin is how far ahead an edge of the window is set. The kernel side
@@ -180,6 +234,8 @@ func (s *session) end() (uint64, error) {
 		}
 	}
 	sleepUntil(at)
+	err = errors.Join(err, s.clock.close())
+	s.clock = nil
 	for _, l := range s.links {
 		err = errors.Join(err, l.Close())
 	}
@@ -206,7 +262,7 @@ const membarrierGlobal = 1
 
 // measure keeps what the programs cost.
 func (s *session) measure() {
-	for _, p := range []*ebpf.Program{s.objs.OffcpuSwitch, s.objs.OffcpuWaking, s.objs.OffcpuExit} {
+	for _, p := range []*ebpf.Program{s.objs.OffcpuSwitch, s.objs.OffcpuWaking, s.objs.OffcpuExit, s.objs.OncpuSample} {
 		st, err := p.Stats()
 		if err != nil {
 			return
@@ -216,7 +272,7 @@ func (s *session) measure() {
 		s.recursed += int64(st.RecursionMisses)
 	}
 	s.ran = s.stats != nil
-	for _, m := range []*ebpf.Map{s.objs.Stacks, s.objs.Waits, s.objs.Tasks, s.objs.Scratch, s.objs.Counters} {
+	for _, m := range []*ebpf.Map{s.objs.Stacks, s.objs.Waits, s.objs.Tasks, s.objs.Ended, s.objs.Wakes, s.objs.Samples, s.objs.Scratch, s.objs.Counters} {
 		if info, err := m.Info(); err == nil {
 			n, _ := info.Memlock()
 			s.memory += int64(n)
@@ -225,7 +281,8 @@ func (s *session) measure() {
 }
 
 func (s *session) close() error {
-	var err error
+	err := s.clock.close()
+	s.clock = nil
 	for _, l := range s.links {
 		err = errors.Join(err, l.Close())
 	}
@@ -240,12 +297,15 @@ func (s *session) close() error {
 // read takes a snapshot. Waits are read before the threads: one that ends in
 // between is then missing until the next reading, rather than counted twice.
 func (s *session) read() (*snapshot, error) {
-	snap := &snapshot{waits: map[waitKey]waitValue{}, tasks: map[taskKey]taskState{}}
+	snap := &snapshot{waits: map[waitKey]waitValue{}, tasks: map[uint64]taskState{}, ended: map[taskKey]taskLife{}}
 	if err := readMap(s.objs.Waits, snap.waits); err != nil {
 		return nil, err
 	}
 	snap.at = monotonic()
 	if err := readMap(s.objs.Tasks, snap.tasks); err != nil {
+		return nil, err
+	}
+	if err := readMap(s.objs.Ended, snap.ended); err != nil {
 		return nil, err
 	}
 	var perCPU []uint64
@@ -263,7 +323,7 @@ func (s *session) read() (*snapshot, error) {
 // drop forgets threads that have ended.
 func (s *session) drop(keys []taskKey) error {
 	for _, k := range keys {
-		if err := s.objs.Tasks.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err := s.objs.Ended.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("thread plane: forget a thread that ended: %w", err)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 type (
 	taskKey   = bpf.OffcpuTaskKey
 	taskState = bpf.OffcpuTaskState
+	taskLife  = bpf.OffcpuTaskLife
 	waitKey   = bpf.OffcpuWaitKey
 	waitValue = bpf.OffcpuWaitValue
 	stack     = bpf.OffcpuStack
@@ -18,7 +19,6 @@ type (
 const (
 	phaseRunning = bpf.OffcpuPhasePHASE_RUNNING
 	phaseOff     = bpf.OffcpuPhasePHASE_OFF
-	phaseExited  = bpf.OffcpuPhasePHASE_EXITED
 
 	firstRunnable = bpf.OffcpuReasonREASON_PREEMPTED
 
@@ -30,7 +30,8 @@ const (
 type snapshot struct {
 	at       uint64 // CLOCK_MONOTONIC, in nanoseconds
 	waits    map[waitKey]waitValue
-	tasks    map[taskKey]taskState
+	tasks    map[uint64]taskState // by address of the kernel's task
+	ended    map[taskKey]taskLife
 	counters [bpf.OffcpuCounterCOUNT_MAX]uint64
 }
 
@@ -111,8 +112,6 @@ func (l *life) add(m life) {
 func lifeOf(t *taskState, at uint64) life {
 	l := life{running: t.RunningNs, runnable: t.RunnableNs, blocked: t.BlockedNs, unknown: t.UnknownNs}
 	switch t.Phase {
-	case phaseExited:
-		at = t.Since
 	case phaseRunning:
 		l.running += elapsed(t.Since, at)
 	case phaseOff:
@@ -123,6 +122,11 @@ func lifeOf(t *taskState, at uint64) life {
 	}
 	l.total = elapsed(t.Born, at)
 	return l
+}
+
+// lifeEnded is the accounting of a thread that has ended.
+func lifeEnded(t *taskLife) life {
+	return life{total: elapsed(t.Born, t.End), running: t.RunningNs, runnable: t.RunnableNs, blocked: t.BlockedNs, unknown: t.UnknownNs}
 }
 
 // comm is a thread's name as text.

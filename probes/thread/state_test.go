@@ -23,7 +23,6 @@ func TestOpenWait(t *testing.T) {
 		ok    bool
 	}{
 		{"running", taskState{Phase: phaseRunning, Since: 100}, 150, waitValue{}, false},
-		{"exited", taskState{Phase: phaseExited, Since: 100}, 150, waitValue{}, false},
 		{"blocked", taskState{Phase: phaseOff, Since: 100, Reason: bpf.OffcpuReasonREASON_INTERRUPTIBLE}, 150, waitValue{BlockedNs: 50, Waits: 1}, true},
 		{"woken", taskState{Phase: phaseOff, Since: 100, Waking: 130, Reason: bpf.OffcpuReasonREASON_UNINTERRUPTIBLE}, 150, waitValue{BlockedNs: 30, RunnableNs: 20, Waits: 1}, true},
 		{"woken before it left", taskState{Phase: phaseOff, Since: 100, Waking: 99, Reason: bpf.OffcpuReasonREASON_INTERRUPTIBLE}, 150, waitValue{BlockedNs: 50, Waits: 1}, true},
@@ -76,10 +75,10 @@ func TestTotalsBelowMin(t *testing.T) {
 	k := waitKey{UserStack: 7, Reason: bpf.OffcpuReasonREASON_INTERRUPTIBLE}
 	s := snapshot{at: 100,
 		waits: map[waitKey]waitValue{k: {BlockedNs: 1000, Waits: 1}},
-		tasks: map[taskKey]taskState{
-			{Task: 1}: {Phase: phaseOff, Since: 60, UserStack: 7, Reason: k.Reason},
-			{Task: 2}: {Phase: phaseOff, Since: 95, UserStack: 7, Reason: k.Reason},
-			{Task: 3}: {Phase: phaseOff, Since: 95, UserStack: 7, Reason: bpf.OffcpuReasonREASON_PREEMPTED},
+		tasks: map[uint64]taskState{
+			1: {Phase: phaseOff, Since: 60, UserStack: 7, Reason: k.Reason},
+			2: {Phase: phaseOff, Since: 95, UserStack: 7, Reason: k.Reason},
+			3: {Phase: phaseOff, Since: 95, UserStack: 7, Reason: bpf.OffcpuReasonREASON_PREEMPTED},
 		},
 	}
 	preempted := k

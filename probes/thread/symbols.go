@@ -14,24 +14,19 @@ import (
 type symbols struct {
 	process map[int]Resolver // by PID
 	kernel  Resolver
+	open    func(pid int) (Resolver, error)
 	owned   []*symbol.Process
 	notes   []string // what could not be had
 	unknown map[string]bool
 }
 
-func openSymbols(o Options) *symbols {
-	s := &symbols{process: map[int]Resolver{}, unknown: map[string]bool{}}
-	open := o.Symbols
-	if open == nil {
-		open = s.open
+func openSymbols(o Options, pids []int) *symbols {
+	s := &symbols{process: map[int]Resolver{}, unknown: map[string]bool{}, open: o.Symbols}
+	if s.open == nil {
+		s.open = s.own
 	}
-	for _, pid := range o.PIDs {
-		r, err := open(pid)
-		if err != nil {
-			s.notes = append(s.notes, fmt.Sprintf("frames of process %d are addresses: %v", pid, err))
-			continue
-		}
-		s.process[pid] = r
+	for _, pid := range pids {
+		s.add(pid)
 	}
 	k, err := symbol.OpenKernel()
 	switch {
@@ -47,7 +42,19 @@ func openSymbols(o Options) *symbols {
 	return s
 }
 
-func (s *symbols) open(pid int) (Resolver, error) {
+// add opens the symbols of a process.
+func (s *symbols) add(pid int) {
+	r, err := s.open(pid)
+	if err != nil {
+		s.note(fmt.Sprintf("frames of process %d are addresses: %v", pid, err))
+		return
+	}
+	s.process[pid] = r
+}
+
+func (s *symbols) note(text string) { s.notes = append(s.notes, text) }
+
+func (s *symbols) own(pid int) (Resolver, error) {
 	p, err := symbol.OpenProcess(pid)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,11 @@ typedef _Bool bool;
 
 static void *(*map_lookup)(void *map, const void *key) = (void *)1;
 static long (*map_update)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*map_delete)(void *map, const void *key) = (void *)3;
 static __u64 (*ktime_get_ns)(void) = (void *)5;
+static __u32 (*prandom_u32)(void) = (void *)7;
+static long (*current_comm)(void *buf, __u32 size) = (void *)16;
+static __u64 (*current_task)(void) = (void *)35;
 static long (*get_stack)(void *ctx, void *buf, __u32 size, __u64 flags) = (void *)67;
 static long (*read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
 static long (*get_task_stack)(void *task, void *buf, __u32 size, __u64 flags) = (void *)141;

@@ -23,6 +23,27 @@ struct pid {
 	struct upid numbers[1];
 } CORE;
 
+struct kernfs_node {
+	__u64 id;
+} CORE;
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+} CORE;
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+} CORE;
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+	struct cgroup *dfl_cgrp;
+} CORE;
+
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -32,6 +53,7 @@ struct task_struct {
 	__u64 start_time;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
+	struct css_set *cgroups;
 	char comm[16];
 } CORE;
 
@@ -69,3 +91,4 @@ enum bpf_func_id {
 #define TASK_NEW 0x800
 
 #define PF_EXITING 0x4
+#define PF_KTHREAD 0x200000

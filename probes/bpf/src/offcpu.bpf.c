@@ -2,46 +2,39 @@
 /*
  * Off-CPU time of the threads of some processes, aggregated in the kernel.
  *
- * Each thread is a state machine in the map tasks: RUNNING, OFF (from its
- * switch-out to its next switch-in) or EXITED. What it waited with (stacks,
+ * Each thread is a state machine in the map tasks: RUNNING or OFF (from its
+ * switch-out to its next switch-in). What it waited with (stacks,
  * reason, name) is taken at the switch-out, what it waited (blocked until its
  * waking, runnable from there) is added to the map waits at the switch-in. User
  * space reads both maps, so that waits that are still open count as well.
  *
  * The state belongs to the task and is never kept per CPU: threads migrate.
- * The key holds the task's start time beside its address, because addresses
- * and PIDs are used again.
+ * The key is the task's address: ids are used again, and both the id and the
+ * start time of a thread change when it runs another program. An address is
+ * used again only after an end, at which the state moves to the map ended.
  */
-#include "stack.h"
+#include "admit.h"
+#include "oncpu.h"
+#include "target.h"
 
 /* Set before loading. */
 const volatile __u64 min_blocked_ns;
-const volatile __u32 pid_namespace; /* inode of the recorder's */
+const volatile __u64 admit_all_ns;  /* see admit; 0 for all waits */
 const volatile bool has_prev_state; /* sched_switch gives the state (5.18) */
+const volatile bool with_wakers;
 
 /* The window in CLOCK_MONOTONIC, 0 while an edge is not known. User space sets
  * both edges to moments that are still to come: what is before the one or after
  * the other is then left out exactly, however late user space gets a CPU. */
 volatile __u64 window_start;
 volatile __u64 window_end;
+volatile bool seeded; /* every thread from before the window is followed */
 
 INLINE bool in_window(__u64 now)
 {
 	__u64 start = window_start, end = window_end;
 
 	return start && now >= start && (!end || now < end);
-}
-
-INLINE bool is_target(struct task_struct *p)
-{
-	__u32 tgid = p->tgid;
-	return tgid && map_lookup(&targets, &tgid);
-}
-
-INLINE void make_key(struct task_key *key, struct task_struct *p)
-{
-	key->task = (__u64)p;
-	key->start_time = p->start_time;
 }
 
 /* The part of the life of p that lies in the window. */
@@ -86,28 +79,77 @@ INLINE void take_stacks(void *ctx, struct task_state *t)
 	t->kernel_stack = keep(s, entry, get_stack(ctx, s->ip, sizeof(s->ip), 0), false);
 }
 
+/* find returns the state of a thread, NULL when it is not followed. */
+INLINE struct task_state *find(struct task_struct *p)
+{
+	__u64 key = (__u64)p;
+	struct task_state *t = map_lookup(&tasks, &key);
+
+	/* The id changes when a thread other than the first runs another program. */
+	if (t && (t->tgid != p->tgid || (t->pid != p->pid && p->pid != p->tgid))) {
+		count(COUNT_STALE, 1);
+		map_delete(&tasks, &key);
+		return NULL;
+	}
+	return t;
+}
+
 /* follow begins to follow a thread; NULL when there is no room. */
-INLINE struct task_state *follow(struct task_struct *p, struct task_key *key, __u32 phase, __u32 reason, __u32 flags)
+INLINE struct task_state *follow(struct task_struct *p, __u64 from, __u32 phase, __u32 reason, __u32 flags)
 {
 	struct task_state t = {};
+	__u64 key = (__u64)p;
 
-	t.born = t.since = t.prior = born(p);
+	t.born = t.since = t.prior = from;
 	t.pid = p->pid;
 	t.tgid = p->tgid;
 	t.phase = phase;
 	t.reason = reason;
 	t.flags = flags;
 	read_kernel(t.comm, sizeof(t.comm), p->comm);
-	long err = map_update(&tasks, key, &t, BPF_NOEXIST);
+	long err = map_update(&tasks, &key, &t, BPF_NOEXIST);
 	if (err && err != -EEXIST)
 		count(COUNT_TASKS_FULL, 1);
-	return map_lookup(&tasks, key);
+	return map_lookup(&tasks, &key);
+}
+
+/* credit_waker adds an interval to the pair of who waited and who woke it. */
+INLINE void credit_waker(struct task_state *t, __u64 blocked, __u64 runnable, __u64 n)
+{
+	struct wait_value *v, zero = {};
+	struct wake_key key = {
+		.user_stack = t->user_stack,
+		.kernel_stack = t->kernel_stack,
+		.waker_user = t->waker_user,
+		.waker_kernel = t->waker_kernel,
+		.tgid = t->tgid,
+		.waker_tgid = t->waker_tgid,
+		.reason = t->reason,
+	};
+
+	__builtin_memcpy(key.comm, t->comm, sizeof(key.comm));
+	__builtin_memcpy(key.waker_comm, t->waker_comm, sizeof(key.waker_comm));
+	v = map_lookup(&wakes, &key);
+	if (!v) {
+		map_update(&wakes, &key, &zero, BPF_NOEXIST);
+		v = map_lookup(&wakes, &key);
+	}
+	if (!v) {
+		count(COUNT_WAKERS_FULL, 1);
+		count(COUNT_WAKERS_FULL_NS, blocked + runnable);
+		return;
+	}
+	atomic_add(&v->blocked_ns, blocked);
+	atomic_add(&v->runnable_ns, runnable);
+	atomic_add(&v->waits, n);
 }
 
 /* credit adds a closed interval off-CPU to the thread and to its kind of wait. */
 INLINE void credit(struct task_state *t, __u64 blocked, __u64 runnable, __u32 flags)
 {
 	struct wait_value *v, zero = {};
+	bool woken = with_wakers && t->reason < REASON_PREEMPTED && t->waking >= t->since && !(flags & WAIT_SEEDED);
+	__u64 n = 1;
 	struct wait_key key = {
 		.user_stack = t->user_stack,
 		.kernel_stack = t->kernel_stack,
@@ -125,6 +167,16 @@ INLINE void credit(struct task_state *t, __u64 blocked, __u64 runnable, __u32 fl
 		count(COUNT_BELOW_MIN_RUNNABLE_NS, runnable);
 		return;
 	}
+	if (admit_all_ns && blocked + runnable < admit_all_ns) {
+		__u64 random = (__u64)prandom_u32() << 32 | prandom_u32();
+		if (!admit(admit_all_ns, random, prandom_u32(), &blocked, &runnable, &n)) {
+			count(COUNT_LEFT_OUT, 1);
+			return;
+		}
+		count(COUNT_ADMITTED, 1);
+	}
+	if (woken)
+		credit_waker(t, blocked, runnable, n);
 	if (key.user_stack == STACK_FULL || key.kernel_stack == STACK_FULL)
 		count(COUNT_STACKS_FULL_NS, blocked + runnable);
 	if (key.user_stack == STACK_COLLISION || key.kernel_stack == STACK_COLLISION)
@@ -143,7 +195,7 @@ INLINE void credit(struct task_state *t, __u64 blocked, __u64 runnable, __u32 fl
 	}
 	atomic_add(&v->blocked_ns, blocked);
 	atomic_add(&v->runnable_ns, runnable);
-	atomic_add(&v->waits, 1);
+	atomic_add(&v->waits, n);
 }
 
 /* missed_in closes an OFF phase whose switch-in was not seen. That it was
@@ -163,31 +215,21 @@ INLINE void missed_in(struct task_state *t, __u64 now)
 
 INLINE void leave_cpu(void *ctx, struct task_struct *p, bool preempt, long state, __u64 now)
 {
-	struct task_key key;
-	struct task_state *t;
+	struct task_state *t = find(p);
 
-	make_key(&key, p);
-	t = map_lookup(&tasks, &key);
 	if (!t) {
-		/* An exiting thread may already have been collected. */
-		if (p->flags & PF_EXITING)
+		/* The end of an exiting thread may already have been seen. */
+		if ((p->flags & PF_EXITING) || !is_wanted(p))
 			return;
-		t = follow(p, &key, PHASE_RUNNING, 0, 0);
+		/* One that has taken a wanted name counts from now on. */
+		t = follow(p, some_threads && seeded ? now : born(p), PHASE_RUNNING, 0, 0);
 		if (!t)
 			return;
 	}
-	if (t->phase == PHASE_EXITED)
-		return;
-	if (t->phase == PHASE_RUNNING) {
+	if (t->phase == PHASE_RUNNING)
 		t->running_ns += elapsed(t->since, now);
-	} else {
+	else
 		missed_in(t, now);
-	}
-	if (state & (TASK_DEAD | EXIT_DEAD | EXIT_ZOMBIE)) {
-		t->since = now;
-		t->phase = PHASE_EXITED;
-		return;
-	}
 	if (preempt)
 		t->reason = REASON_PREEMPTED;
 	else if (!state)
@@ -196,6 +238,7 @@ INLINE void leave_cpu(void *ctx, struct task_struct *p, bool preempt, long state
 		t->reason = blocked_reason(state);
 	take_stacks(ctx, t);
 	read_kernel(t->comm, sizeof(t->comm), p->comm);
+	t->pid = p->pid;
 	t->flags = 0;
 	t->prior = t->since;
 	t->since = now;
@@ -224,25 +267,20 @@ INLINE __u64 blocked_part(struct task_state *t, __u64 now, __u32 *flags)
 
 INLINE void enter_cpu(struct task_struct *p, __u64 now)
 {
-	struct task_key key;
-	struct task_state *t;
+	struct task_state *t = find(p);
 
-	make_key(&key, p);
-	t = map_lookup(&tasks, &key);
 	if (!t) {
-		if (p->flags & PF_EXITING)
+		if ((p->flags & PF_EXITING) || !is_wanted(p))
 			return;
 		/* A thread from before the window that seeding has not reached
 		 * yet: it is woken, and nothing is known of what it waited for. */
 		if (p->start_time > window_start)
-			t = follow(p, &key, PHASE_OFF, REASON_STARTED, 0);
+			t = follow(p, born(p), PHASE_OFF, REASON_STARTED, 0);
 		else
-			t = follow(p, &key, PHASE_OFF, REASON_INTERRUPTIBLE, WAIT_SEEDED);
+			t = follow(p, born(p), PHASE_OFF, REASON_INTERRUPTIBLE, WAIT_SEEDED);
 		if (!t)
 			return;
 	}
-	if (t->phase == PHASE_EXITED)
-		return;
 	if (t->phase == PHASE_OFF) {
 		__u32 flags = t->flags;
 		__u64 blocked = blocked_part(t, now, &flags);
@@ -288,11 +326,32 @@ int offcpu_switch(__u64 *ctx)
 	return 0;
 }
 
+/* take_waker keeps who wakes a thread: the current one, or an interrupt on it. */
+INLINE void take_waker(void *ctx, struct task_state *t)
+{
+	__u64 task = current_task();
+	struct task_state *w = map_lookup(&tasks, &task);
+	__u32 entry = SCRATCH_SCHED;
+	struct stack *s = map_lookup(&scratch, &entry);
+	long size;
+
+	if (!s)
+		return;
+	current_comm(t->waker_comm, sizeof(t->waker_comm));
+	t->waker_tgid = 0;
+	t->waker_user = STACK_FOREIGN;
+	if (w) {
+		t->waker_tgid = w->tgid;
+		t->waker_user = keep(s, entry, get_stack(ctx, s->ip, sizeof(s->ip), BPF_F_USER_STACK), true);
+	}
+	size = get_stack(ctx, s->ip, sizeof(s->ip), 0);
+	t->waker_kernel = keep(s, entry, size, false);
+}
+
 SEC("tp_btf/sched_waking")
 int offcpu_waking(__u64 *ctx)
 {
 	struct task_struct *p = (void *)ctx[0];
-	struct task_key key;
 	struct task_state *t;
 	__u64 now;
 
@@ -301,20 +360,50 @@ int offcpu_waking(__u64 *ctx)
 	now = ktime_get_ns();
 	if (!in_window(now))
 		return 0;
+	t = find(p);
+	if (!t)
+		return 0;
 	count(COUNT_WAKINGS, 1);
-	make_key(&key, p);
-	t = map_lookup(&tasks, &key);
 	/* The first waking of a wait counts. */
-	if (t && !(t->phase == PHASE_OFF && t->waking >= t->since))
-		t->waking = now;
+	if (t->phase == PHASE_OFF && t->waking >= t->since)
+		return 0;
+	if (with_wakers && t->phase == PHASE_OFF)
+		take_waker(ctx, t);
+	t->waking = now;
 	return 0;
+}
+
+/* bury moves a thread that ends to the map ended. */
+INLINE void bury(struct task_struct *p, struct task_state *t, __u64 now)
+{
+	struct task_key key = {.task = (__u64)p, .start_time = p->start_time};
+	__u64 task = (__u64)p;
+	struct task_life l = {
+		.born = t->born,
+		.end = now,
+		.running_ns = t->running_ns,
+		.blocked_ns = t->blocked_ns,
+		.runnable_ns = t->runnable_ns,
+		.unknown_ns = t->unknown_ns,
+		.pid = t->pid,
+	};
+
+	__builtin_memcpy(l.comm, t->comm, sizeof(l.comm));
+	if (map_update(&ended, &key, &l, BPF_ANY)) {
+		count(COUNT_ENDED_FULL, 1);
+		count(COUNT_ENDED_TOTAL_NS, elapsed(l.born, now));
+		count(COUNT_ENDED_RUNNING_NS, l.running_ns);
+		count(COUNT_ENDED_BLOCKED_NS, l.blocked_ns);
+		count(COUNT_ENDED_RUNNABLE_NS, l.runnable_ns);
+		count(COUNT_ENDED_UNKNOWN_NS, l.unknown_ns);
+	}
+	map_delete(&tasks, &task);
 }
 
 SEC("tp_btf/sched_process_exit")
 int offcpu_exit(__u64 *ctx)
 {
 	struct task_struct *p = (void *)ctx[0];
-	struct task_key key;
 	struct task_state *t;
 	__u64 now;
 
@@ -323,50 +412,14 @@ int offcpu_exit(__u64 *ctx)
 	now = ktime_get_ns();
 	if (!in_window(now))
 		return 0;
-	make_key(&key, p);
-	t = map_lookup(&tasks, &key);
-	if (!t || t->phase == PHASE_EXITED)
+	t = find(p);
+	if (!t)
 		return 0;
 	if (t->phase == PHASE_RUNNING)
 		t->running_ns += elapsed(t->since, now);
 	else
 		missed_in(t, now);
-	t->since = now;
-	t->phase = PHASE_EXITED;
-	return 0;
-}
-
-/* offcpu_targets translates wanted (PIDs as the user sees them) into targets. */
-SEC("iter/task")
-int offcpu_targets(struct bpf_iter__task *ctx)
-{
-	struct task_struct *p = ctx->task;
-	struct upid upid = {};
-	struct pid *pid;
-	__u32 level, nr, tgid, inum = 0;
-
-	if (!p || p->pid != p->tgid)
-		return 0;
-	pid = p->thread_pid;
-	if (!pid)
-		return 0;
-	level = pid->level;
-	for (int i = 0; i < 32; i++) {
-		if (i > level)
-			return 0;
-		read_kernel(&upid, sizeof(upid),
-			    (void *)pid + field_offset(struct pid, numbers) + i * sizeof(upid));
-		read_kernel(&inum, sizeof(inum),
-			    (void *)upid.ns + field_offset(struct pid_namespace, ns.inum));
-		if (inum == pid_namespace)
-			break;
-	}
-	if (inum != pid_namespace)
-		return 0;
-	nr = upid.nr;
-	tgid = p->tgid;
-	if (map_lookup(&wanted, &nr))
-		map_update(&targets, &tgid, &nr, BPF_ANY);
+	bury(p, t, now);
 	return 0;
 }
 
@@ -393,12 +446,12 @@ int offcpu_seed(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	__u32 entry = SCRATCH_SEED;
-	struct task_key key;
 	struct task_state t = {};
+	__u64 key = (__u64)p;
 	struct stack *s;
 	long state;
 
-	if (!p || !window_start || !is_target(p))
+	if (!p || !window_start || !is_target(p) || !is_wanted(p))
 		return 0;
 	if ((p->flags & PF_EXITING) || p->start_time > window_start)
 		return 0;
@@ -423,7 +476,6 @@ int offcpu_seed(struct bpf_iter__task *ctx)
 			t.kernel_stack = keep(s, entry, get_task_stack(p, s->ip, sizeof(s->ip), 0), false);
 		seed_registers(p, &t);
 	}
-	make_key(&key, p);
 	/* When a probe was first, what it saw is newer. */
 	long err = map_update(&tasks, &key, &t, BPF_NOEXIST);
 	if (err && err != -EEXIST)

@@ -11,7 +11,6 @@
 enum phase {
 	PHASE_RUNNING = 1,
 	PHASE_OFF = 2,
-	PHASE_EXITED = 3,
 };
 
 enum reason {
@@ -36,6 +35,7 @@ enum stack_id {
 	STACK_FAILED = 1,    /* the kernel gave no stack */
 	STACK_FULL = 2,      /* the map of stacks was full */
 	STACK_COLLISION = 3, /* another stack has this hash */
+	STACK_FOREIGN = 4,   /* of a process that is not recorded: not taken */
 	STACK_FIRST = 16,
 };
 
@@ -64,6 +64,19 @@ enum counter {
 	COUNT_BELOW_MIN,         /* blocked for less than min_blocked_ns */
 	COUNT_BELOW_MIN_BLOCKED_NS,
 	COUNT_BELOW_MIN_RUNNABLE_NS,
+	COUNT_ADMITTED,          /* waits shorter than the bound of admission that were kept */
+	COUNT_LEFT_OUT,          /* and that were not */
+	COUNT_WAKERS_FULL,       /* a wait whose waker found no room in the map wakes */
+	COUNT_WAKERS_FULL_NS,
+	COUNT_ENDED_FULL,        /* a thread that ended found no room in the map ended; its sums: */
+	COUNT_ENDED_TOTAL_NS,
+	COUNT_ENDED_RUNNING_NS,
+	COUNT_ENDED_BLOCKED_NS,
+	COUNT_ENDED_RUNNABLE_NS,
+	COUNT_ENDED_UNKNOWN_NS,
+	COUNT_STALE,             /* a state of a thread whose end was not seen */
+	COUNT_SAMPLES,           /* samples on CPU of the targets */
+	COUNT_SAMPLES_FULL,      /* of these, without room in the map samples */
 	COUNT_MAX,
 };
 
@@ -73,7 +86,7 @@ struct task_key {
 };
 
 struct task_state {
-	__u64 since;      /* start of the phase; end of the life when EXITED */
+	__u64 since;      /* start of the phase */
 	__u64 prior;      /* start of the running phase before this OFF phase */
 	__u64 waking;     /* when it was last woken: the only field that others write */
 	__u64 born;       /* start of the life within the window */
@@ -83,6 +96,8 @@ struct task_state {
 	__u64 unknown_ns; /* between switches that do not fit */
 	__u64 user_stack;
 	__u64 kernel_stack;
+	__u64 waker_user;  /* stacks of who woke it last */
+	__u64 waker_kernel;
 	__u64 regs_ip; /* user registers at the window's start, where seeded */
 	__u64 regs_sp;
 	__u64 regs_bp;
@@ -91,8 +106,28 @@ struct task_state {
 	enum phase phase;
 	enum reason reason;
 	__u32 flags; /* of wait_flag */
+	__u32 waker_tgid;
+	__u8 comm[COMM_LEN];
+	__u8 waker_comm[COMM_LEN];
+};
+
+/* A thread that has ended. */
+struct task_life {
+	__u64 born;
+	__u64 end;
+	__u64 running_ns;
+	__u64 blocked_ns;
+	__u64 runnable_ns;
+	__u64 unknown_ns;
+	__u32 pid;
 	__u32 pad;
 	__u8 comm[COMM_LEN];
+};
+
+struct target {
+	__u64 start_time; /* of its leader: the id may come to mean another process */
+	__u32 pid;        /* in the recorder's PID namespace */
+	__u32 pad;
 };
 
 struct wait_key {
@@ -111,6 +146,27 @@ struct wait_value {
 	__u64 waits;
 };
 
+struct wake_key {
+	__u64 user_stack; /* of the waiter */
+	__u64 kernel_stack;
+	__u64 waker_user;
+	__u64 waker_kernel;
+	__u32 tgid;
+	__u32 waker_tgid;
+	enum reason reason;
+	__u32 pad;
+	__u8 comm[COMM_LEN];
+	__u8 waker_comm[COMM_LEN];
+};
+
+struct sample_key {
+	__u64 user_stack;
+	__u64 kernel_stack;
+	__u32 tgid;
+	__u32 pad;
+	__u8 comm[COMM_LEN];
+};
+
 struct stack {
 	__u32 depth;
 	__u32 user;
@@ -127,16 +183,41 @@ struct {
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
 	MAP_UINT(max_entries, 1024);
-	MAP_TYPE(key, __u32);   /* thread group, in the first PID namespace */
-	MAP_TYPE(value, __u32); /* the same, as in wanted */
+	MAP_TYPE(key, __u32); /* thread group, in the first PID namespace */
+	MAP_TYPE(value, struct target);
 } targets SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1024);
+	MAP_TYPE(key, __u32);   /* thread, in the recorder's PID namespace */
+	MAP_TYPE(value, __u32); /* 1 */
+} wanted_threads SEC(".maps");
+
+struct comm {
+	__u8 text[COMM_LEN];
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 64);
+	MAP_TYPE(key, struct comm);
+	MAP_TYPE(value, __u32); /* 1 */
+} wanted_names SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 16384);
+	MAP_TYPE(key, __u64); /* address of the task_struct: a thread keeps it through exec */
+	MAP_TYPE(value, struct task_state);
+} tasks SEC(".maps");
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
 	MAP_UINT(max_entries, 16384);
 	MAP_TYPE(key, struct task_key);
-	MAP_TYPE(value, struct task_state);
-} tasks SEC(".maps");
+	MAP_TYPE(value, struct task_life);
+} ended SEC(".maps");
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
@@ -144,6 +225,21 @@ struct {
 	MAP_TYPE(key, struct wait_key);
 	MAP_TYPE(value, struct wait_value);
 } waits SEC(".maps");
+
+/* Of one entry unless wakers are asked for, and on-CPU samples. */
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, struct wake_key);
+	MAP_TYPE(value, struct wait_value);
+} wakes SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, struct sample_key);
+	MAP_TYPE(value, __u64); /* samples */
+} samples SEC(".maps");
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
@@ -162,11 +258,13 @@ struct {
 enum scratch_entry {
 	SCRATCH_SCHED = 0, /* for the scheduler's probes, which never nest */
 	SCRATCH_SEED = 1,  /* for seeding, which they can interrupt */
+	SCRATCH_CPU = 2,   /* for samples on CPU, whose timer interrupts seeding too */
+	SCRATCH_ENTRIES,
 };
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	MAP_UINT(max_entries, 2);
+	MAP_UINT(max_entries, SCRATCH_ENTRIES);
 	MAP_TYPE(key, __u32);
 	MAP_TYPE(value, struct stack);
 } scratch SEC(".maps");
