@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/contention-toolkit/contention/profile"
 )
@@ -22,6 +23,10 @@ func TestKnownWaits(t *testing.T) {
 		{"channel 20 50ms", "chan receive", "main.takeFrom"},
 		{"cond 20 50ms", "sync.Cond.Wait", "main.waitFor"},
 		{"sleep 20 50ms", "sleep", "main.doze"},
+		{"group 20 20ms", "sync.WaitGroup.Wait", "main.waitForGroup"},
+		{"select 20 20ms", "select", "main.takeEither"},
+		{"timer 20 20ms", "chan receive", "main.expire"},
+		{"network 20 20ms", "IO wait", "main.readByte"},
 	}
 	var waits, took, late []int64
 	for _, c := range cases {
@@ -46,6 +51,12 @@ func TestKnownWaits(t *testing.T) {
 		t.Errorf("parked before the window: %d waits, %d ns blocked, %d runnable; want 7, %d, 0", n, blocked, runnable, want)
 	}
 	checkDistributions(t, c)
+	checkSlices(t, c)
+	checkAccounting(t, c)
+	// Nobody is seen to make runnable what the network poller does.
+	if v := wakeupsNotSeen(c, "main.readByte"); v != 20 {
+		t.Errorf("%d network waits without a wake-up that was seen, want 20", v)
+	}
 	// The wakers' profile has every wait that ended by a wake-up, with both stacks.
 	_, _, woken := sum(got[profile.SourceWakers], "sync.Mutex.Lock", "main.unlock")
 	if woken != waits[0] {
@@ -56,6 +67,77 @@ func TestKnownWaits(t *testing.T) {
 			t.Errorf("loss counter %s is %d (there: %v), want 0", name, v, ok)
 		}
 	}
+}
+
+func wakeupsNotSeen(c *profile.Capture, function string) (waits int64) {
+	for _, s := range c.Profile.Samples {
+		if c.Profile.Labels(s.Labels).Get(profile.LabelWakeup) != WakeupNotSeen {
+			continue
+		}
+		for _, f := range c.Profile.Frames(s.Stack) {
+			if f.Function == function {
+				waits += s.Values[2]
+				break
+			}
+		}
+	}
+	return waits
+}
+
+// checkSlices holds the slices against the samples: they sum up to them, and
+// what is parked for all of the window is in each for all of its length.
+func checkSlices(t *testing.T, c *profile.Capture) {
+	t.Helper()
+	if c.Slices == nil || len(c.Slices.Entries) == 0 {
+		t.Fatal("there are no slices")
+	}
+	sums := map[uint32][3]int64{}
+	perSlice := map[uint32]int64{}
+	for _, e := range c.Slices.Entries {
+		sum := sums[e.Sample]
+		for i, v := range e.Values {
+			if v < 0 {
+				t.Errorf("slice %d, sample %d: %v", e.Slice, e.Sample, e.Values)
+			}
+			sum[i] += v
+		}
+		sums[e.Sample] = sum
+		frames := c.Profile.Frames(c.Profile.Samples[e.Sample].Stack)
+		for _, f := range frames {
+			if f.Function == "main.parkForever" {
+				perSlice[e.Slice] += e.Values[0]
+				break
+			}
+		}
+	}
+	for i, s := range c.Profile.Samples {
+		if sum := sums[uint32(i)]; sum != [3]int64(s.Values) {
+			t.Errorf("sample %d: slices sum up to %v, want %v", i, sum, s.Values)
+		}
+	}
+	whole := uint32(c.Profile.Duration / profile.SliceWidth)
+	if whole < 2 {
+		t.Fatalf("a window of %v", c.Profile.Duration)
+	}
+	for n := range whole - 1 { // the last one's edge is the window's
+		if v := time.Duration(perSlice[n]); v < 6*profile.SliceWidth || v > 8*profile.SliceWidth {
+			t.Errorf("slice %d: %v parked for ever, want 7 times %v", n, v, profile.SliceWidth)
+		}
+	}
+}
+
+// checkAccounting holds the states against the goroutines that were counted.
+func checkAccounting(t *testing.T, c *profile.Capture) {
+	t.Helper()
+	a := c.Accounting
+	if a == nil || a.TotalNs == 0 || a.BlockedNs == 0 || a.SyscallNs == 0 {
+		t.Fatalf("accounting: %+v", a)
+	}
+	residual := float64(a.Residual()) / float64(a.TotalNs)
+	if math.Abs(residual) > 0.02 {
+		t.Errorf("accounting leaves %.2f %% of %v: %+v", 100*residual, time.Duration(a.TotalNs), a)
+	}
+	t.Logf("accounting of %.1f goroutine-seconds leaves %.3f %%", time.Duration(a.TotalNs).Seconds(), 100*residual)
 }
 
 // The runtime's own block profile counts the same waits, and times them from

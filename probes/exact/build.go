@@ -64,6 +64,13 @@ func (b *builder) resolveReasons() {
 			b.snap.wakes[k] = v
 		}
 	}
+	for k, g := range b.r.series.gains {
+		if k.Reason == reasonOfStack {
+			delete(b.r.series.gains, k)
+			k.Reason = t.number(lockReason(b.stack(k.Stack)))
+			b.r.series.gains[k] = g
+		}
+	}
 }
 
 // capture makes an empty one over the window.
@@ -77,16 +84,19 @@ func (b *builder) capture(s profile.Source) *profile.Capture {
 // waits is the profile of every wait.
 func (b *builder) waits() *profile.Capture {
 	c := b.capture(profile.SourceExact)
-	dist := map[int]profile.Distribution{}
+	c.Accounting = b.accounting()
+	dist, sample := map[int]profile.Distribution{}, map[waitKey]int{}
 	for _, k := range sortedKeys(b.snap.waits, compareWaits) {
 		v := b.snap.waits[k]
 		i := b.add(c.Profile, k, v, b.stack(k.Stack), "")
+		sample[k] = i
 		d := dist[i]
 		d.Sample = i
 		d.Blocked = d.Blocked.Merge(signed(v.Blocked[:]))
 		d.Runnable = d.Runnable.Merge(signed(v.Runnable[:]))
 		dist[i] = d
 	}
+	c.Slices = b.r.series.slices(b.snap.waits, sample)
 	c.Distributions = []profile.Distribution{}
 	for _, i := range slices.Sorted(maps.Keys(dist)) {
 		d := dist[i]
@@ -214,6 +224,9 @@ func (b *builder) settings() map[string]string {
 	if r.target.whyNot != nil {
 		out["every_park_is_probed"] = fmt.Sprintf("the calls that contended locks make were not found: %v", r.target.whyNot)
 	}
+	if c := r.census; c != nil {
+		out["goroutines_counted"] = fmt.Sprintf("%d times; running, syscall and the total come from there", c.times)
+	}
 	if r.stepped != "" {
 		out["stepped_back"] = r.stepped
 	}
@@ -223,8 +236,13 @@ func (b *builder) settings() map[string]string {
 // loss has every counter of what was not recorded as it should have been.
 func (b *builder) loss() map[string]int64 {
 	n := b.snap.count
+	uncounted := int64(0)
+	if c := b.r.census; c != nil {
+		uncounted = c.failed
+	}
 	return map[string]int64{
-		"wakeups_not_seen": n(bpf.GowaitGoCounterGO_NO_WAKEUPS), "wakeups_not_seen_ns": n(bpf.GowaitGoCounterGO_NO_WAKEUP_NS),
+		"counts_of_goroutines_failed": uncounted,
+		"wakeups_not_seen":            n(bpf.GowaitGoCounterGO_NO_WAKEUPS), "wakeups_not_seen_ns": n(bpf.GowaitGoCounterGO_NO_WAKEUP_NS),
 		"ends_not_seen": n(bpf.GowaitGoCounterGO_REPARKS), "ends_not_seen_ns": n(bpf.GowaitGoCounterGO_REPARK_NS),
 		"stale": n(bpf.GowaitGoCounterGO_STALE), "unreadable": n(bpf.GowaitGoCounterGO_UNREADABLE),
 		"state_map_full": n(bpf.GowaitGoCounterGO_STATES_FULL), "agg_map_full": n(bpf.GowaitGoCounterGO_WAITS_FULL),

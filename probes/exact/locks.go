@@ -60,15 +60,18 @@ func (b *builder) locks() *profile.Capture {
 	c.Locks = []profile.Lock{}
 	groups := gather(b.instances())
 	names := lockNames(groups)
+	waits, sample := map[waitKey]waitValue{}, map[waitKey]int{}
 	for i, g := range groups {
 		c.Locks = append(c.Locks, b.lock(names[i], g))
 		for _, in := range g {
 			slices.SortFunc(in.waits, compareWaits)
 			for _, k := range in.waits {
-				b.add(c.Profile, k, b.snap.waits[k], b.stack(k.Stack), names[i])
+				waits[k] = b.snap.waits[k]
+				sample[k] = b.add(c.Profile, k, waits[k], b.stack(k.Stack), names[i])
 			}
 		}
 	}
+	c.Slices = b.r.series.slices(waits, sample)
 	slices.SortStableFunc(c.Locks, func(x, y profile.Lock) int {
 		return cmp.Or(cmp.Compare(y.BlockedNs, x.BlockedNs), cmp.Compare(x.Name, y.Name))
 	})

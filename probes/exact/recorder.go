@@ -40,6 +40,8 @@ type Recorder struct {
 	end      uint64 // of the window, 0 while it is open
 	stepped  string // why the probes were detached early
 	seeded   int
+	series   *series
+	census   *census // nil where locks alone are recorded
 	most     float64 // hits per second in the busiest interval
 	captures []*profile.Capture
 	err      error
@@ -98,6 +100,10 @@ func (r *Recorder) open() error {
 	}
 	r.start, err = r.session.begin()
 	r.at = time.Now()
+	r.series = newSeries()
+	if r.opt.Waits {
+		r.census = &census{t: r.target, last: r.start}
+	}
 	return err
 }
 
@@ -155,8 +161,12 @@ func (r *Recorder) Stop() ([]*profile.Capture, error) {
 	return r.captures, r.err
 }
 
-// interval is how often the hits are counted.
-const interval = 250 * time.Millisecond
+const (
+	// interval is how often the hits are counted.
+	interval = 250 * time.Millisecond
+	// perSlice is how many of them lie between two readings of what there is.
+	perSlice = int(profile.SliceWidth / interval)
+)
 
 // run watches the hits until the window ends. It stays on its thread, so that it
 // can tell what recording cost.
@@ -181,10 +191,15 @@ func (r *Recorder) run(ctx context.Context) {
 func (r *Recorder) follow(ctx context.Context) (string, error) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+	count := time.NewTicker(censusInterval)
+	defer count.Stop()
 	var rate meter
 	rate.add(r.start, 0)
-	for {
+	for ticks := 1; ; {
 		select {
+		case <-count.C:
+			r.takeCensus(monotonic())
+			continue
 		case <-r.quit:
 			return "", nil
 		case <-ctx.Done():
@@ -198,6 +213,13 @@ func (r *Recorder) follow(ctx context.Context) (string, error) {
 		if r.end != 0 {
 			continue // the probes are out; the others go on
 		}
+		if ticks++; ticks%perSlice == 1 {
+			at, totals, err := r.session.readTotals(r.start)
+			if err != nil {
+				return err.Error(), err
+			}
+			r.series.observe(time.Duration(at-r.start), totals)
+		}
 		hits, err := r.session.count(bpf.GowaitGoCounterGO_HITS)
 		if err != nil {
 			return err.Error(), err
@@ -207,7 +229,7 @@ func (r *Recorder) follow(ctx context.Context) (string, error) {
 		if perSecond <= float64(r.opt.Budget) {
 			continue
 		}
-		if r.end, err = r.session.end(); err != nil {
+		if r.end, err = r.endWindow(); err != nil {
 			return err.Error(), err
 		}
 		r.stepped = fmt.Sprintf("probes were hit %.0f times per second, more than the budget of %d: they were detached after %.2f s, and what is here covers that time only; the sampler goes on, raise the budget or lower the load for more",
@@ -216,6 +238,26 @@ func (r *Recorder) follow(ctx context.Context) (string, error) {
 			r.opt.Notify(r.stepped)
 		}
 	}
+}
+
+// takeCensus counts goroutines where it is time to. A target that cannot be read
+// any more has ended, or is about to.
+func (r *Recorder) takeCensus(now uint64) {
+	if r.census == nil || r.end != 0 || now < r.census.next {
+		return
+	}
+	if err := r.census.take(now); err != nil {
+		r.census.failed++
+	}
+}
+
+// endWindow ends the window, and counts goroutines a last time.
+func (r *Recorder) endWindow() (uint64, error) {
+	end, err := r.session.end()
+	if r.census != nil && r.census.take(end) != nil {
+		r.census.failed++
+	}
+	return end, err
 }
 
 // meter tells a rate over the last second, or since the start where that is less.
@@ -243,7 +285,7 @@ func (m *meter) add(at uint64, hits int64) float64 {
 func (r *Recorder) finish(why string) ([]*profile.Capture, error) {
 	if r.end == 0 {
 		var err error
-		if r.end, err = r.session.end(); err != nil {
+		if r.end, err = r.endWindow(); err != nil {
 			return nil, err
 		}
 	}
@@ -251,6 +293,9 @@ func (r *Recorder) finish(why string) ([]*profile.Capture, error) {
 	if err != nil {
 		return nil, err
 	}
+	totals := snap.totalsOf()
+	r.series.observe(time.Duration(r.end-r.start), totals)
+	r.series.settle(totals)
 	return r.build(snap, why), nil
 }
 

@@ -3,6 +3,7 @@
 package exact
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -48,17 +49,43 @@ func (s *session) read(start, end uint64) (*snapshot, error) {
 	return n, nil
 }
 
+// batch is how many entries of a map are read at once: more than any bucket has.
+const batch = 4096
+
 func readMap[K comparable, V any](m *ebpf.Map, into map[K]V) error {
-	var k K
-	var v V
-	it := m.Iterate()
-	for it.Next(&k, &v) {
-		into[k] = v
+	var cursor ebpf.MapBatchCursor
+	keys, values := make([]K, batch), make([]V, batch)
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("exact mode: read the map %s: %w", m, err)
+		}
+		for i := range n {
+			into[keys[i]] = values[i]
+		}
+		if err != nil {
+			return nil
+		}
 	}
-	if err := it.Err(); err != nil {
-		return fmt.Errorf("exact mode: read the map %s: %w", m, err)
+}
+
+// readTotals is what every kind of wait has had by now, open waits included. The
+// waits that have ended are read first: one that ends meanwhile is in neither,
+// and comes with the next reading.
+func (s *session) readTotals(start uint64) (uint64, map[waitKey]total, error) {
+	n := &snapshot{start: start, waits: map[waitKey]waitValue{}, states: map[uint64]state{}}
+	if err := readMap(s.objs.GoWaits, n.waits); err != nil {
+		return 0, nil, err
 	}
-	return nil
+	n.end = monotonic()
+	if err := readMap(s.objs.GoStates, n.states); err != nil {
+		return 0, nil, err
+	}
+	out := n.totalsOf()
+	for _, st := range n.states {
+		n.addOpen(&st, out)
+	}
+	return n.end, out, nil
 }
 
 // within is the part of a span that lies in the window.
@@ -75,10 +102,7 @@ func (n *snapshot) closeOpen(st *state) {
 	if st.Phase != phaseParked && st.Phase != phaseReady || st.Since >= n.end {
 		return
 	}
-	k := waitKey{Stack: st.Stack, Reason: st.Reason}
-	if st.Locked != 0 {
-		k.Lock = st.Lock
-	}
+	k := openKey(st)
 	v := n.waits[k]
 	blocked, runnable := n.within(st.Since, n.end), uint64(0)
 	if st.Phase == phaseReady {
@@ -99,6 +123,15 @@ func (n *snapshot) closeOpen(st *state) {
 		w.Waits++
 		n.wakes[wk] = w
 	}
+}
+
+// openKey is the kind of a wait that is open.
+func openKey(st *state) waitKey {
+	k := waitKey{Stack: st.Stack, Reason: st.Reason}
+	if st.Locked != 0 {
+		k.Lock = st.Lock
+	}
+	return k
 }
 
 // bucket is the number of the bucket of a duration, as the kernel side has it.

@@ -6,6 +6,10 @@
 //	cond N D     the same for a condition
 //	sleep N D    the same by sleeping
 //	rwmutex N D  N waits to read, then N to write, each about D
+//	group N D    N waits for a WaitGroup of two, each about D
+//	select N D   N waits in a select of two channels, each about D
+//	timer N D    N waits for a timer's channel, each D
+//	network N D  N reads from a socket, each about D before there is something
 //	queue N      N goroutines wait for one lock at once, then get it in turn
 //	park N       N goroutines wait from now on, and nobody ever wakes them
 //	two N D      N waits for each of two locks in one function
@@ -23,6 +27,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"runtime/pprof"
@@ -53,6 +58,14 @@ func main() {
 			waits, took = doze(n, d)
 		case "rwmutex":
 			waits, took = readAndWrite(n, d)
+		case "group":
+			waits, took = gather(n, d)
+		case "select":
+			waits, took = choose(n, d)
+		case "timer":
+			waits, took = expire(n, d)
+		case "network":
+			waits, took = readSocket(n, d)
 		case "two":
 			waits, took = bothLocks(n, d)
 		case "queue":
@@ -163,6 +176,62 @@ func doze(n int, d time.Duration) (int, time.Duration) {
 	}
 	return n, time.Since(began)
 }
+
+//go:noinline
+func gather(n int, d time.Duration) (int, time.Duration) {
+	var g *sync.WaitGroup
+	return turns(n, d, func() { g = &sync.WaitGroup{}; g.Add(2); g.Done() }, func() { waitForGroup(g) }, func() { g.Done() })
+}
+
+//go:noinline
+func waitForGroup(g *sync.WaitGroup) { g.Wait() }
+
+//go:noinline
+func choose(n int, d time.Duration) (int, time.Duration) {
+	a, b := make(chan int), make(chan int)
+	return turns(n, d, func() {}, func() { takeEither(a, b) }, func() { b <- 1 })
+}
+
+//go:noinline
+func takeEither(a, b chan int) {
+	select {
+	case <-a:
+	case <-b:
+	}
+}
+
+//go:noinline
+func expire(n int, d time.Duration) (int, time.Duration) {
+	began := time.Now()
+	for i := 0; i < n; i++ {
+		<-time.NewTimer(d).C
+	}
+	return n, time.Since(began)
+}
+
+//go:noinline
+func readSocket(n int, d time.Duration) (int, time.Duration) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return -1, 0
+	}
+	defer l.Close()
+	out, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return -1, 0
+	}
+	defer out.Close()
+	in, err := l.Accept()
+	if err != nil {
+		return -1, 0
+	}
+	defer in.Close()
+	b := make([]byte, 1)
+	return turns(n, d, func() {}, func() { readByte(in, b) }, func() { out.Write(b) })
+}
+
+//go:noinline
+func readByte(c net.Conn, b []byte) { c.Read(b) }
 
 type table struct{ mu sync.RWMutex }
 
