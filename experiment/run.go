@@ -175,7 +175,7 @@ func (m *measurement) record(ctx context.Context) error {
 	}
 	rec := filepath.Join(m.dir, RecordingDir)
 	s, err := probes.Start(ctx, probes.Options{
-		PID: m.broker.pid(), Dir: rec, Sources: sources, PprofURL: admin + "/debug/pprof", Work: counters, NoDiscover: true,
+		PIDs: []int{m.broker.pid()}, Dir: rec, Sources: sources, PprofURL: admin + "/debug/pprof", Work: counters, NoDiscover: true,
 		Annotate: func(t profile.Target, c *profile.Capture) { m.o.Rules.For(t).Annotate(c) },
 		Tool:     m.o.Tool, Command: m.o.Command,
 	})

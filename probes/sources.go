@@ -45,14 +45,14 @@ func isHTTP(s profile.Source) bool {
 // startSources starts what was asked for. Everything that the target serves
 // over HTTP is one recorder, and so is what uprobes see. What cannot be started
 // is noted as absent.
-func (s *Session) startSources(ctx context.Context) []error {
+func (p *part) startSources(ctx context.Context, list []profile.Source) []error {
 	var http, uprobes []profile.Source
 	var reasons []error
 	fail := func(src profile.Source, err error) {
-		s.absent = append(s.absent, profile.Absent{Source: src, Reason: err.Error()})
+		p.absent = append(p.absent, profile.Absent{Source: src, Reason: err.Error()})
 		reasons = append(reasons, err)
 	}
-	for _, src := range s.opt.Sources {
+	for _, src := range list {
 		var started source
 		var err error
 		switch {
@@ -63,9 +63,9 @@ func (s *Session) startSources(ctx context.Context) []error {
 			uprobes = append(uprobes, src)
 			continue
 		case src == profile.SourceGoroutines:
-			started, err = s.startGoroutines(ctx)
+			started, err = p.startGoroutines(ctx)
 		case src == profile.SourceThreads:
-			started, err = s.startThreads(ctx)
+			started, err = p.startThreads(ctx)
 		default:
 			err = fmt.Errorf("source %q is not known", src)
 		}
@@ -73,8 +73,8 @@ func (s *Session) startSources(ctx context.Context) []error {
 			fail(src, err)
 			continue
 		}
-		s.sources = append(s.sources, started)
-		s.names = append(s.names, string(src))
+		p.sources = append(p.sources, started)
+		p.names = append(p.names, string(src))
 	}
 	group := func(list []profile.Source, start func(context.Context, []profile.Source) (source, error)) {
 		if len(list) == 0 {
@@ -85,23 +85,23 @@ func (s *Session) startSources(ctx context.Context) []error {
 			if err != nil {
 				fail(src, err)
 			} else {
-				s.names = append(s.names, string(src))
+				p.names = append(p.names, string(src))
 			}
 		}
 		if err == nil {
-			s.sources = append(s.sources, started)
+			p.sources = append(p.sources, started)
 		}
 	}
 	// Uprobes come last: attaching them takes a while.
-	group(http, s.startHTTP)
-	group(uprobes, s.startExact)
+	group(http, p.startHTTP)
+	group(uprobes, p.startExact)
 	return reasons
 }
 
 type goroutineSource struct{ *goroutine.Sampler }
 
-func (s *Session) startGoroutines(ctx context.Context) (source, error) {
-	sampler, err := goroutine.Start(ctx, goroutine.Options{PID: s.opt.PID, Hz: s.opt.Hz, Process: s.symbols})
+func (p *part) startGoroutines(ctx context.Context) (source, error) {
+	sampler, err := goroutine.Start(ctx, goroutine.Options{PID: p.pid, Hz: p.opt.Hz, Process: p.symbols})
 	if err != nil {
 		return nil, err
 	}
@@ -121,11 +121,11 @@ func one(c *profile.Capture, err error) ([]*profile.Capture, []profile.Absent, e
 
 type threadSource struct{ *thread.Recorder }
 
-func (s *Session) startThreads(ctx context.Context) (source, error) {
-	opt := s.opt.Threads
-	opt.PIDs = []int{s.opt.PID}
-	if p := s.symbols; p != nil {
-		opt.Symbols = func(int) (thread.Resolver, error) { return p, nil }
+func (p *part) startThreads(ctx context.Context) (source, error) {
+	opt := p.opt.Threads
+	opt.PIDs = []int{p.pid}
+	if symbols := p.symbols; symbols != nil {
+		opt.Symbols = func(int) (thread.Resolver, error) { return symbols, nil }
 	}
 	rec, err := thread.Start(ctx, opt)
 	if err != nil {
@@ -141,8 +141,8 @@ func (t threadSource) stop() ([]*profile.Capture, []profile.Absent, error) {
 
 type exactSource struct{ *exact.Recorder }
 
-func (s *Session) startExact(ctx context.Context, sources []profile.Source) (source, error) {
-	opt := exact.Options{PID: s.opt.PID, Budget: s.opt.ProbeBudget, Process: s.symbols, Notify: s.opt.Notify}
+func (p *part) startExact(ctx context.Context, sources []profile.Source) (source, error) {
+	opt := exact.Options{PID: p.pid, Budget: p.opt.ProbeBudget, Process: p.symbols, Notify: p.opt.Notify}
 	for _, src := range sources {
 		opt.Waits = opt.Waits || src == profile.SourceExact
 		opt.Locks = opt.Locks || src == profile.SourceLocks
@@ -161,12 +161,12 @@ func (e exactSource) stop() ([]*profile.Capture, []profile.Absent, error) {
 
 type httpSource struct{ *pprofhttp.Recorder }
 
-func (s *Session) startHTTP(ctx context.Context, sources []profile.Source) (source, error) {
-	if s.opt.PprofURL == "" {
-		return nil, fmt.Errorf("process %d serves no net/http/pprof that was found on its ports; name it with --pprof URL", s.opt.PID)
+func (p *part) startHTTP(ctx context.Context, sources []profile.Source) (source, error) {
+	if p.opt.PprofURL == "" {
+		return nil, fmt.Errorf("process %d serves no net/http/pprof that was found on its ports; name it with --pprof URL", p.pid)
 	}
 	rec, err := pprofhttp.Start(ctx, pprofhttp.Options{
-		BaseURL: s.opt.PprofURL, Sources: sources, Duration: s.opt.Duration, GoVersion: s.target.GoVersion,
+		BaseURL: p.opt.PprofURL, Sources: sources, Duration: p.opt.Duration, GoVersion: p.target.GoVersion,
 	})
 	if err != nil {
 		return nil, err

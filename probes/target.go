@@ -59,7 +59,6 @@ type edge struct {
 	at          time.Time
 	targetCPU   time.Duration
 	targetKnown bool
-	throttled   time.Duration
 	selfCPU     time.Duration
 }
 
@@ -72,7 +71,6 @@ func readEdge(pid int) edge {
 	if cpu, err := ProcessCPU(pid); err == nil {
 		e.targetCPU, e.targetKnown = cpu, true
 	}
-	e.throttled = throttled(pid)
 	return e
 }
 
@@ -97,56 +95,6 @@ func ProcessCPU(pid int) (time.Duration, error) {
 		sum += time.Duration(ticks) * clockTick
 	}
 	return sum, nil
-}
-
-// throttled is how long the process's cgroup has been kept from running by its
-// CPU quota, 0 where it has none.
-func throttled(pid int) time.Duration {
-	data, err := os.ReadFile(filepath.Join(procDir(pid), "cgroup"))
-	if err != nil {
-		return 0
-	}
-	for _, line := range strings.Split(string(data), "\n") {
-		path, ok := strings.CutPrefix(line, "0::")
-		if !ok {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, "cpu.stat"))
-		if err != nil {
-			return 0
-		}
-		for _, l := range strings.Split(string(stat), "\n") {
-			if v, ok := strings.CutPrefix(l, "throttled_usec "); ok {
-				us, _ := strconv.ParseInt(v, 10, 64) // 0 when the kernel wrote no number
-				return time.Duration(us) * time.Microsecond
-			}
-		}
-	}
-	return 0
-}
-
-// complete fills in everything that is known when the window has ended.
-func (s *Session) complete(m *profile.Meta, after edge, counters []profile.WorkCounter, warnings []string) {
-	m.Window = profile.Window{Start: s.before.at, End: after.at, DurationNs: int64(after.at.Sub(s.before.at))}
-	m.Absent = s.absent
-	m.Warnings = append(m.Warnings, warnings...)
-	if counters != nil {
-		m.Work = counters
-	}
-	m.Host = profile.Host{Kernel: KernelRelease(), Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), ThrottledNs: int64(after.throttled - s.before.throttled)}
-	if m.Host.ThrottledNs > 0 {
-		m.Warnings = append(m.Warnings, fmt.Sprintf("the target's CPU quota kept it from running for %v of the window", time.Duration(m.Host.ThrottledNs)))
-	}
-	if s.before.targetKnown && after.targetKnown {
-		m.Targets[0].CPUNs = int64(after.targetCPU - s.before.targetCPU)
-	}
-	m.Recorder.CPUNs = int64(after.selfCPU - s.before.selfCPU)
-	for _, src := range m.Sources {
-		m.Recorder.BPFNs += src.Cost.BPFNs
-		m.Recorder.ProbeHits += src.Cost.ProbeHits
-		m.Recorder.ProbeNs += src.Cost.ProbeNs
-		m.Recorder.MemBytes += src.Cost.MemBytes
-	}
 }
 
 // KernelRelease is the running kernel's release, or the system's name where

@@ -264,6 +264,21 @@ func (p *Profile) Relabel(fn func(frames []Frame, l Labels) Labels) {
 	}
 }
 
+// Select returns a profile of the samples that keep says yes to, with everything
+// else as it is here.
+func (p *Profile) Select(keep func(frames []Frame, l Labels) bool) *Profile {
+	out := New(p.SampleTypes...)
+	out.Default, out.PeriodType, out.Period, out.Comments = p.Default, p.PeriodType, p.Period, p.Comments
+	out.Start, out.Duration = p.Start, p.Duration
+	for _, s := range p.Samples {
+		frames, l := p.Frames(s.Stack), p.labels[s.Labels]
+		if keep(frames, l) {
+			out.Add(out.InternFrames(frames), out.InternLabels(l...), s.Values...)
+		}
+	}
+	return out
+}
+
 // CheckValid reports the first broken invariant.
 func (p *Profile) CheckValid() error {
 	if len(p.SampleTypes) == 0 {

@@ -22,6 +22,7 @@ type flameFlags struct {
 	title       string
 	from, to    time.Duration
 	application []string
+	target      string
 }
 
 func newFlame() *cobra.Command {
@@ -53,6 +54,7 @@ Idle waits are left out unless --idle is given; the picture prints their size.`,
 	fl.DurationVar(&f.from, "from", 0, "start of the part to draw, from the recording's start, in whole seconds")
 	fl.DurationVar(&f.to, "to", 0, "end of the part to draw, 0 for the recording's end")
 	fl.StringArrayVar(&f.application, "application", nil, "pattern of application frames")
+	fl.StringVar(&f.target, "target", "", "one target of a recording of several, by its id in meta.json")
 	return cmd
 }
 
@@ -66,6 +68,11 @@ func (f *flameFlags) run(w io.Writer, args []string) error {
 		if f.from != 0 || f.to != 0 {
 			if err := cut(rec, f.from, f.to); err != nil {
 				return usageError("%w", err)
+			}
+		}
+		if f.target != "" {
+			if err := oneTarget(rec, f.target); err != nil {
+				return err
 			}
 		}
 		spec.names[i] = filepath.Base(filepath.Clean(dir))

@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/contention-toolkit/contention/analysis"
 	"github.com/contention-toolkit/contention/probes"
@@ -21,8 +24,10 @@ import (
 )
 
 type recordFlags struct {
-	pid        int
+	pids       []int
 	name       string
+	container  string
+	follow     bool
 	duration   time.Duration
 	out        string
 	sources    []string
@@ -35,15 +40,17 @@ type recordFlags struct {
 	locks      bool
 	budget     int
 	threads    threadFlags
+	maxCPU     float64
+	maxMemory  int64
 	json       bool
 }
 
 func newRecord() *cobra.Command {
-	f := recordFlags{}
+	f := recordFlags{maxMemory: 1 << 30}
 	cmd := &cobra.Command{
-		Use:   "record (--pid PID | --name NAME | -- COMMAND [ARGS…])",
+		Use:   "record (--pid PID… | --name NAME | --container ID | -- COMMAND [ARGS…])",
 		Short: "Record where a live process's time goes while it does not run",
-		Long: `record watches one live process from outside and writes a recording directory.
+		Long: `record watches live processes from outside and writes a recording directory.
 
 Sources (--source, repeatable):
   goroutines  the goroutine sampler: reads the target's memory, nothing in the target changes
@@ -71,21 +78,35 @@ Threads (the source threads; what is left out is counted):
 Without --source, it records goroutines and threads, and mutex, block and cpu
 where the target serves pprof. Only the target is traced, and nothing stays
 attached when record ends, however it ends. What cannot be recorded is named
-with the reason, and the rest is recorded.`,
+with the reason, and the rest is recorded.
+
+Several processes, by --pid more than once or as --container has them, are
+recorded in one window; top and flame show them together, or one with --target.
+A process that runs another program (exec) splits the window: each program is a
+target of its own. --follow also records the children that a target starts, and
+the process that takes its place when it ends.
+
+-o - writes the recording to standard output as a tar archive, such as out of a
+pod; top, flame and diff read that file as they read a directory.`,
 		Example: `  contention record --pid 4242 --duration 10s -o rec
   contention record --name nats-server --source goroutines -o rec
   contention record --pid 4242 --pprof http://127.0.0.1:6060 --source mutex --source block -o rec
   contention record --pid 4242 --exact --locks --duration 5s -o rec
+  contention record --name mybroker --follow --duration 60s -o rec
+  contention record --container 3f4e0a11c0de -o - > rec.tar
   contention record --duration 5s -o rec -- ./mybroker --listen 127.0.0.1:6650`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			f.bound(cmd.Flags().Changed("max-cpu"))
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args)
 		},
 	}
 	fl := cmd.Flags()
-	fl.IntVar(&f.pid, "pid", 0, "process to record")
+	fl.IntSliceVar(&f.pids, "pid", nil, "process to record, repeatable")
 	fl.StringVar(&f.name, "name", "", "record the process whose executable has this name")
+	fl.StringVar(&f.container, "container", "", "record the processes of this container: 12 digits or more of its id, or the name of its cgroup")
+	fl.BoolVar(&f.follow, "follow", false, "record children and restarts of the target too")
 	fl.DurationVar(&f.duration, "duration", 10*time.Second, "how long to record")
-	fl.StringVarP(&f.out, "out", "o", "", "recording directory to make (default: contention-PID-TIME)")
+	fl.StringVarP(&f.out, "out", "o", "", "recording directory to make, - for a tar archive on standard output (default: contention-PID-TIME)")
 	fl.StringArrayVar(&f.sources, "source", nil, "source to record, repeatable")
 	fl.IntVar(&f.hz, "hz", 0, "ticks of the goroutine sampler per second (default 99)")
 	fl.StringVar(&f.pprof, "pprof", "", "base URL of the target's net/http/pprof (default: looked for on its loopback ports)")
@@ -96,68 +117,110 @@ with the reason, and the rest is recorded.`,
 	fl.BoolVar(&f.locks, "locks", false, "pair waiters and releasers per lock, by uprobes")
 	fl.IntVar(&f.budget, "probe-budget", 0, "hits of uprobes per second above which they are detached (default 200000)")
 	f.threads.register(fl)
+	fl.Float64Var(&f.maxCPU, "max-cpu", 1, "CPUs that the recorder may use; above that for 3 s the window ends, 0 for no bound")
+	fl.Var(size[int64]{&f.maxMemory}, "max-memory", "memory that the recorder may use; above that the window ends, 0B for no bound")
 	fl.BoolVar(&f.json, "json", false, "print the recording's top waits as JSON")
 	return cmd
 }
 
 func (f *recordFlags) run(ctx context.Context, stdout, stderr io.Writer, args []string) error {
-	opt, explicit, err := f.options()
+	opt, err := f.options()
 	if err != nil {
 		return err
 	}
-	pid, child, err := f.target(args)
+	pids, child, err := f.target(args)
 	if err != nil {
 		return err
 	}
 	if child != nil {
 		defer child.stop()
 	}
-	opt.PID = pid
-	if opt.Dir == "" {
-		opt.Dir = fmt.Sprintf("contention-%d-%s", pid, time.Now().Format("20060102-150405"))
+	opt.PIDs = pids
+	opt.Successor = f.successor()
+	if f.out == "-" {
+		if file, ok := stdout.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+			return usageError("-o - writes a tar archive, and standard output is a terminal; redirect it to a file")
+		}
+		opt.Dir, opt.Out = "", stdout
+	} else if opt.Dir == "" {
+		opt.Dir = fmt.Sprintf("contention-%d-%s", pids[0], time.Now().Format("20060102-150405"))
 	}
 	opt.Notify = func(what string) { fmt.Fprintf(stderr, "warning: %s\n", oneLine(what)) }
 	s, err := probes.Start(ctx, opt)
 	if err != nil {
 		return err
 	}
-	f.announce(stderr, s, opt, explicit)
+	f.announce(stderr, s)
 	t := time.NewTimer(f.duration)
 	defer t.Stop()
-	early := ""
 	select {
 	case <-t.C:
 	case <-ctx.Done():
-		early = "interrupted"
 	case <-s.Done():
-		early = "the target ended"
 	}
+	why := s.Why()
 	meta, err := s.Stop()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "recorded %.1f s of process %d into %s\n", time.Duration(meta.Window.DurationNs).Seconds(), pid, opt.Dir)
-	if err := f.show(stdout, stderr, opt.Dir); err != nil {
-		return err
+	into := opt.Dir
+	if opt.Out != nil {
+		into = "standard output"
 	}
-	if early == "the target ended" {
-		return invalidError("record process %d: %s after %.1f of %v; what was recorded is kept in %s", pid, early, time.Duration(meta.Window.DurationNs).Seconds(), f.duration, opt.Dir)
+	took := time.Duration(meta.Window.DurationNs).Seconds()
+	fmt.Fprintf(stderr, "recorded %.1f s of %s into %s\n", took, named(meta.Targets), into)
+	if opt.Out == nil {
+		if err := f.show(stdout, stderr, opt.Dir); err != nil {
+			return err
+		}
+	}
+	if why != "" {
+		return invalidError("record %s: %s after %.1f of %v; what was recorded is kept in %s", named(meta.Targets), why, took, f.duration, into)
 	}
 	return nil
 }
 
-// options turns flags into what to record; explicit says that the sources were named.
-func (f *recordFlags) options() (probes.Options, bool, error) {
+// bound holds this process to what it may use, as far as Go's runtime can: its
+// threads only where a number of CPUs was asked for.
+func (f *recordFlags) bound(threads bool) {
+	if f.maxMemory > 0 {
+		debug.SetMemoryLimit(f.maxMemory / 10 * 9)
+	}
+	if n := int(math.Ceil(f.maxCPU)); threads && n > 0 && n < runtime.GOMAXPROCS(0) {
+		runtime.GOMAXPROCS(n)
+	}
+}
+
+// named lists targets in a sentence.
+func named(targets []profile.Target) string {
+	var ids []string
+	for _, t := range targets {
+		if id := strconv.Itoa(t.PID); !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 1 {
+		return "process " + ids[0]
+	}
+	if len(ids) > 6 {
+		ids = append(ids[:5], fmt.Sprintf("%d more", len(ids)-5))
+	}
+	return "processes " + strings.Join(ids, ", ")
+}
+
+// options turns flags into what to record.
+func (f *recordFlags) options() (probes.Options, error) {
 	opt := probes.Options{
 		Dir: f.out, Duration: f.duration, Hz: f.hz, PprofURL: f.pprof, NoDiscover: f.noDiscover,
+		Follow: f.follow, MaxCPU: f.maxCPU, MaxMemory: f.maxMemory,
 		Tool: profile.Tool{Name: "contention", Version: version()}, Command: os.Args,
 	}
 	if f.duration <= 0 {
-		return opt, false, usageError("--duration %v: want more than 0", f.duration)
+		return opt, usageError("--duration %v: want more than 0", f.duration)
 	}
 	for _, s := range f.sources {
 		if !probes.Known(profile.Source(s)) {
-			return opt, false, usageError("--source %q is not known; use goroutines, threads, mutex, block, cpu, fgprof, goroutines-exact or locks", s)
+			return opt, usageError("--source %q is not known; use goroutines, threads, mutex, block, cpu, fgprof, goroutines-exact or locks", s)
 		}
 		opt.Sources = append(opt.Sources, profile.Source(s))
 	}
@@ -168,12 +231,18 @@ func (f *recordFlags) options() (probes.Options, bool, error) {
 		opt.Beside = append(opt.Beside, profile.SourceLocks)
 	}
 	if f.budget < 0 {
-		return opt, false, usageError("--probe-budget %d: want more than 0", f.budget)
+		return opt, usageError("--probe-budget %d: want more than 0", f.budget)
+	}
+	if f.maxCPU < 0 || math.IsNaN(f.maxCPU) {
+		return opt, usageError("--max-cpu %v: want 0 or more", f.maxCPU)
+	}
+	if f.maxMemory < 0 {
+		return opt, usageError("--max-memory: want 0B or more")
 	}
 	opt.ProbeBudget = f.budget
 	var err error
 	if opt.Threads, err = f.threads.options(); err != nil {
-		return opt, false, err
+		return opt, err
 	}
 	counters := map[string]string{}
 	for _, w := range f.work {
@@ -185,16 +254,16 @@ func (f *recordFlags) options() (probes.Options, bool, error) {
 	for text, role := range counters {
 		c, err := work.Parse(text, role)
 		if err != nil {
-			return opt, false, usageError("%w", err)
+			return opt, usageError("%w", err)
 		}
 		opt.Work = append(opt.Work, c)
 	}
 	rules, err := analysis.BuiltinRules()
 	if err != nil {
-		return opt, false, err
+		return opt, err
 	}
 	opt.Annotate = func(t profile.Target, c *profile.Capture) { rules.For(t).Annotate(c) }
-	return opt, opt.Sources != nil, nil
+	return opt, nil
 }
 
 // costs says what each source takes; what it took is in the recording.
@@ -210,9 +279,10 @@ var costs = map[profile.Source]string{
 }
 
 // announce says what is recorded, at what cost, and what is missing.
-func (f *recordFlags) announce(w io.Writer, s *probes.Session, opt probes.Options, explicit bool) {
-	t := s.Target()
-	fmt.Fprintf(w, "recording process %d (%s) for %v: %s\n", t.PID, oneLine(filepath.Base(t.Executable)), f.duration, strings.Join(s.Recording(), ", "))
+func (f *recordFlags) announce(w io.Writer, s *probes.Session) {
+	for _, t := range s.Targets() {
+		fmt.Fprintf(w, "recording process %d (%s) for %v: %s\n", t.PID, oneLine(filepath.Base(t.Executable)), f.duration, strings.Join(s.Recording(), ", "))
+	}
 	for _, name := range s.Recording() {
 		if c := costs[profile.Source(name)]; c != "" {
 			fmt.Fprintf(w, "  %-16s %s\n", name, c)
@@ -249,77 +319,4 @@ func (f *recordFlags) show(stdout, stderr io.Writer, dir string) error {
 	}
 	fmt.Fprintf(stderr, "\nnext: contention top %s\n      contention flame %s -o flame.svg\n", dir, dir)
 	return nil
-}
-
-// command is a child that record started itself.
-type command struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-}
-
-// target finds the process to record, or starts the command given.
-func (f *recordFlags) target(args []string) (int, *command, error) {
-	given := 0
-	for _, b := range []bool{f.pid != 0, f.name != "", len(args) > 0} {
-		if b {
-			given++
-		}
-	}
-	if given != 1 {
-		return 0, nil, usageError("name one target: --pid PID, --name NAME or -- COMMAND; %d are given", given)
-	}
-	switch {
-	case f.pid != 0:
-		return f.pid, nil, nil
-	case f.name != "":
-		pid, err := byName(f.name)
-		return pid, nil, err
-	}
-	c := &command{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{})}
-	c.cmd.Stdout, c.cmd.Stderr = os.Stderr, os.Stderr
-	if err := c.cmd.Start(); err != nil {
-		return 0, nil, fmt.Errorf("start %s: %w", args[0], err)
-	}
-	go func() {
-		defer close(c.done)
-		_ = c.cmd.Wait() // its exit status is not ours
-	}()
-	return c.cmd.Process.Pid, c, nil
-}
-
-// stop ends the command that record started.
-func (c *command) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	select {
-	case <-c.done:
-	case <-time.After(5 * time.Second):
-		_ = c.cmd.Process.Kill()
-		<-c.done
-	}
-}
-
-// byName finds the one process whose executable has this base name.
-func byName(name string) (int, error) {
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return 0, err
-	}
-	var pids []string
-	for _, d := range dirs {
-		pid := filepath.Base(d)
-		exe, err := os.Readlink(filepath.Join(d, "exe"))
-		if err != nil || pid == strconv.Itoa(os.Getpid()) {
-			continue
-		}
-		if filepath.Base(strings.TrimSuffix(exe, " (deleted)")) == name {
-			pids = append(pids, pid)
-		}
-	}
-	switch len(pids) {
-	case 0:
-		return 0, fmt.Errorf("record --name %s: no process that this user can see has an executable of that name; use --pid", name)
-	case 1:
-		return strconv.Atoi(pids[0])
-	}
-	return 0, usageError("record --name %s: %d processes match: %s; name one with --pid", name, len(pids), strings.Join(pids, ", "))
 }

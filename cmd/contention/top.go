@@ -23,6 +23,7 @@ type topFlags struct {
 	limit       int
 	from, to    time.Duration
 	application []string
+	target      string
 }
 
 func newTop() *cobra.Command {
@@ -57,6 +58,7 @@ Idle waits are left out unless --idle is given; their size is always printed.`,
 	fl.DurationVar(&f.from, "from", 0, "start of the part to look at, from the recording's start, in whole seconds")
 	fl.DurationVar(&f.to, "to", 0, "end of the part to look at, 0 for the recording's end")
 	fl.StringArrayVar(&f.application, "application", nil, "pattern of application frames (default: Go frames outside the standard library)")
+	fl.StringVar(&f.target, "target", "", "one target of a recording of several, by its id in meta.json")
 	return cmd
 }
 
@@ -71,6 +73,18 @@ func (f *topFlags) run(w io.Writer, dir string) error {
 	if err != nil {
 		return err
 	}
+	from, to := f.from, f.to
+	if f.target != "" {
+		if from != 0 || to != 0 {
+			if err := cut(rec, from, to); err != nil {
+				return usageError("%w", err)
+			}
+			from, to = 0, 0
+		}
+		if err := oneTarget(rec, f.target); err != nil {
+			return err
+		}
+	}
 	switch f.by {
 	case "operation":
 	case "lock":
@@ -80,7 +94,7 @@ func (f *topFlags) run(w io.Writer, dir string) error {
 	default:
 		return usageError("--by %q is not known; use operation, lock or waker", f.by)
 	}
-	attrs, err := attributeAll(rec, f.source, f.from, f.to, f.application)
+	attrs, err := attributeAll(rec, f.source, from, to, f.application)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,8 @@ import (
 // the name says otherwise.
 type topView struct {
 	Recording string           `json:"recording"`
-	Target    profile.Target   `json:"target"`
+	Target    profile.Target   `json:"target"`            // the first
+	Targets   []profile.Target `json:"targets,omitempty"` // of a recording of several
 	Tables    []topTable       `json:"tables"`
 	Absent    []profile.Absent `json:"absent"`
 	Warnings  []string         `json:"warnings"`
@@ -78,6 +79,9 @@ func newTopView(rec *profile.Recording, attrs []*analysis.Attribution, idle bool
 	}
 	if len(rec.Meta.Targets) > 0 {
 		v.Target = rec.Meta.Targets[0]
+	}
+	if len(rec.Meta.Targets) > 1 {
+		v.Targets = rec.Meta.Targets
 	}
 	for _, a := range attrs {
 		t := newTopTable(a, idle, limit)
@@ -165,6 +169,12 @@ func writeTop(w io.Writer, v topView, format string) error {
 	markdown := format == "markdown"
 	if !markdown {
 		fmt.Fprintf(w, "%s: %s\n", v.Recording, oneLine(strings.Join(v.Target.Arguments, " ")))
+	}
+	if len(v.Targets) > 1 {
+		fmt.Fprintf(w, "%d targets together (--target ID shows one):\n", len(v.Targets))
+		for _, t := range v.Targets {
+			fmt.Fprintf(w, "  %s: %s\n", t.ID, oneLine(strings.Join(t.Arguments, " ")))
+		}
 	}
 	for _, t := range v.Tables {
 		fmt.Fprintf(w, "\n%s\n", t.title())
