@@ -14,6 +14,8 @@
 //	park N       N goroutines wait from now on, and nobody ever wakes them
 //	two N D      N waits for each of two locks in one function
 //	block FILE   writes the runtime's block profile, of everything so far
+//	trace FILE   writes an execution trace from now on
+//	untrace      until now
 //	storm D      channel ping-pong for D: more parks than anybody can afford
 //	load N       N messages through a queue with a lock, each checked
 //	flow         messages through such a queue from now on
@@ -31,6 +33,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"runtime/trace"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,6 +82,12 @@ func main() {
 			if err := writeBlocks(f[1]); err != nil {
 				waits = -1
 			}
+		case "trace":
+			if err := startTrace(f[1]); err != nil {
+				waits = -1
+			}
+		case "untrace":
+			trace.Stop()
 		case "storm":
 			d, _ = time.ParseDuration(f[1])
 			waits = storm(d)
@@ -102,6 +111,14 @@ func writeBlocks(path string) error {
 		return err
 	}
 	return f.Close()
+}
+
+func startTrace(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return trace.Start(f)
 }
 
 // turns makes two goroutines take turns: one waits n times in wait, each time
