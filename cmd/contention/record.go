@@ -281,7 +281,7 @@ var costs = map[profile.Source]string{
 // announce says what is recorded, at what cost, and what is missing.
 func (f *recordFlags) announce(w io.Writer, s *probes.Session) {
 	for _, t := range s.Targets() {
-		fmt.Fprintf(w, "recording process %d (%s) for %v: %s\n", t.PID, oneLine(filepath.Base(t.Executable)), f.duration, strings.Join(s.Recording(), ", "))
+		fmt.Fprintf(w, "recording process %d (%s) for %v: %s\n", t.PID, oneLine(program(t)), f.duration, strings.Join(s.Recording(), ", "))
 	}
 	for _, name := range s.Recording() {
 		if c := costs[profile.Source(name)]; c != "" {
@@ -294,6 +294,17 @@ func (f *recordFlags) announce(w io.Writer, s *probes.Session) {
 	if len(s.Work()) == 0 {
 		fmt.Fprintln(w, "no counter of work is known: figures are per second; name one with --work URL#metric")
 	}
+}
+
+// program is a target's name: its executable may be hidden from this user.
+func program(t profile.Target) string {
+	switch {
+	case t.Executable != "":
+		return filepath.Base(t.Executable)
+	case len(t.Arguments) > 0:
+		return filepath.Base(t.Arguments[0])
+	}
+	return "its executable is hidden"
 }
 
 // show prints the largest waits and what to do next.

@@ -65,6 +65,11 @@ func openSession(o Options, t *target, goroutines int) (*session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exact mode: %w", err)
 	}
+	// The kernel takes any version since 5.0. Without one the library looks for it
+	// in this process's memory, which a binary with capabilities may not read.
+	for _, p := range spec.Programs {
+		p.KernelVersion = 5 << 16
+	}
 	spec.Maps[bpf.GowaitMapGoStacks].MaxEntries = uint32(o.MaxStacks)
 	spec.Maps[bpf.GowaitMapGoWaits].MaxEntries = uint32(o.MaxWaits)
 	spec.Maps[bpf.GowaitMapGoWakes].MaxEntries = uint32(2 * o.MaxWaits)
@@ -137,6 +142,9 @@ func missingPrivilege() string {
 	status, err := privilege.ReadStatus("", "self")
 	if err != nil {
 		return err.Error()
+	}
+	if len(privilege.MissingBPF(status.Effective)) == 0 && !status.Effective.Has(privilege.SysAdmin) {
+		return "this kernel lets CAP_SYS_ADMIN alone attach uprobes through perf events; run as root, or add cap_sys_admin to the capabilities"
 	}
 	return privilege.WhyNoBPF(status, privilege.Lockdown(""))
 }
