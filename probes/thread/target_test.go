@@ -22,7 +22,8 @@ import (
 // target is a running program of testdata/target.
 type target struct {
 	cmd   *exec.Cmd
-	stdin io.Closer
+	stdin io.WriteCloser
+	out   *bufio.Reader
 	pid   int
 	once  sync.Once
 }
@@ -62,12 +63,30 @@ func startTarget(t testing.TB, args ...string) *target {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	tg := &target{cmd: cmd, stdin: stdin, pid: cmd.Process.Pid}
+	tg := &target{cmd: cmd, stdin: stdin, out: bufio.NewReader(stdout), pid: cmd.Process.Pid}
 	t.Cleanup(tg.stop)
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "begun\n" {
+	if line, err := tg.out.ReadString('\n'); line != "begun\n" {
 		t.Fatalf("target %v said %q: %v", args, line, err)
 	}
 	return tg
+}
+
+// tell sends the line that the program waits for.
+func (tg *target) tell(t testing.TB) {
+	t.Helper()
+	if _, err := io.WriteString(tg.stdin, "\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said reads a line of the program's output.
+func (tg *target) said(t testing.TB) string {
+	t.Helper()
+	line, err := tg.out.ReadString('\n')
+	if err != nil {
+		t.Fatalf("the target said %q: %v", line, err)
+	}
+	return line
 }
 
 // stop ends the program and reaps it.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -12,9 +13,12 @@ import (
 	"unsafe"
 )
 
+// told is closed when a line of input has come.
+var told = make(chan struct{})
+
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|pingpong|idle|churn")
+		fmt.Fprintln(os.Stderr, "usage: target sleep|park|spin|pingpong|idle|churn|known|storm|again|fork|named")
 		os.Exit(2)
 	}
 	begun := make(chan struct{})
@@ -30,12 +34,27 @@ func main() {
 		go churn(begun)
 	case "pingpong": // two threads that wake each other as fast as they can
 		pingpong(begun)
+	case "known": // what it measures itself, once a line comes
+		known(begun)
+	case "storm": // short threads, once a line comes
+		storm(begun)
+	case "again": // a thread that is not the first runs the program again, once a line comes
+		go again(begun)
+	case "fork": // starts another process that sleeps
+		fork(begun)
+	case "named": // a thread that takes a name beside one that does not
+		go locked(make(chan struct{}), sleepLoop)
+		go locked(begun, func() { name("named"); namedLoop() })
 	case "idle":
 		close(begun)
 	}
 	<-begun
 	fmt.Println("begun")
-	io.Copy(io.Discard, os.Stdin)
+	in := bufio.NewReader(os.Stdin)
+	if _, err := in.ReadString('\n'); err == nil {
+		close(told)
+	}
+	io.Copy(io.Discard, in)
 }
 
 func locked(begun chan struct{}, f func()) {
