@@ -82,6 +82,10 @@ func testKnown(t *testing.T, recorders int, more bool, args []string) {
 				// one side of it or the other.
 				allowed += waits * int64(50*time.Microsecond)
 			}
+			if len(args) > 1 && function == "main.syncKnown" {
+				t.Logf("%s while it is moved: %v, measured by the program %v", function, time.Duration(got), time.Duration(wall[i]-cpu[i]))
+				continue // it mixes running and waiting, and is moved while it runs
+			}
 			checkKnown(t, function, got, wall[i]-cpu[i], allowed)
 		}
 		checkRunning(t, cs[0], tid, cpu)
