@@ -223,6 +223,7 @@ func TestLocks(t *testing.T) {
 		late := s.lateness() - before
 		s.do("rwmutex 10 20ms")
 		s.do("two 10 20ms")
+		s.do("global 6 20ms")
 		s.do("channel 10 1ms")
 		s.do("queue 9")
 		got := stop(t, r)
@@ -245,6 +246,10 @@ func TestLocks(t *testing.T) {
 		// Three semaphores, one lock.
 		if l := byName["main.(*table).read+write"]; l.Kind != "sync.RWMutex" || l.Instances != 1 || l.Parks != 20 {
 			t.Errorf("the RWMutex: %+v", l)
+		}
+		// A variable of the program, waited for where another lock is as well.
+		if l := byName["main.registry.shelves[2].mu"]; l.Kind != "sync.Mutex" || l.Instances != 1 || l.Parks != 6 {
+			t.Errorf("the lock in a variable: %+v", l)
 		}
 		// Two locks that one function waits for stay apart.
 		for _, name := range []string{"main.one #1", "main.one #2"} {

@@ -24,11 +24,13 @@ const (
 
 // instance is one lock of the target.
 type instance struct {
-	addr  uint64 // of the lock, 0 where it was not seen
-	kind  string
-	sites map[site]int64 // parks by where it is waited for
-	waits []waitKey
-	sema  map[uint64]bool // addresses of its semaphores
+	addr uint64 // of the lock, 0 where it was not seen
+	kind string
+	// global is its name where it lies in a variable of the program, else "".
+	global string
+	sites  map[site]int64 // parks by where it is waited for
+	waits  []waitKey
+	sema   map[uint64]bool // addresses of its semaphores
 }
 
 // site is a line at which a lock is waited for, or let go.
@@ -58,7 +60,9 @@ func lockSite(frames []profile.Frame) site {
 func (b *builder) locks() *profile.Capture {
 	c := b.capture(profile.SourceLocks)
 	c.Locks = []profile.Lock{}
-	groups := gather(b.instances())
+	all := b.instances()
+	b.nameGlobals(all)
+	groups := gather(all)
 	names := lockNames(groups)
 	waits, sample := map[waitKey]waitValue{}, map[waitKey]int{}
 	for i, g := range groups {
@@ -107,7 +111,8 @@ func (b *builder) instances() []*instance {
 }
 
 // gather puts locks together that are waited for at a common line: they are
-// instances of one lock of the source. Locks that were not seen stay apart.
+// instances of one lock of the source. Locks that were not seen stay apart, and
+// so does each that has a name of its own.
 func gather(all []*instance) [][]*instance {
 	parent := make([]int, len(all))
 	for i := range parent {
@@ -122,7 +127,7 @@ func gather(all []*instance) [][]*instance {
 	}
 	first := map[site]int{}
 	for i, in := range all {
-		if in.addr == 0 {
+		if in.addr == 0 || in.global != "" {
 			continue
 		}
 		for s := range in.sites {
@@ -153,8 +158,11 @@ func lockNames(groups [][]*instance) []string {
 	same := map[string][]int{}
 	for i, g := range groups {
 		out[i] = lockName(sitesOf(g))
-		if g[0].addr == 0 {
+		switch {
+		case g[0].addr == 0:
 			out[i] = unseenLock
+		case g[0].global != "":
+			out[i] = g[0].global
 		}
 		same[out[i]] = append(same[out[i]], i)
 	}

@@ -3,6 +3,7 @@
 package exact
 
 import (
+	"debug/dwarf"
 	"fmt"
 	"slices"
 	"testing"
@@ -150,5 +151,32 @@ func TestMeter(t *testing.T) {
 	want := []string{"0", "400", "400", "400", "400", "1120", "1040", "960", "880", "800", "0"}
 	if !slices.Equal(got, want) {
 		t.Errorf("rates %v, want %v", got, want)
+	}
+}
+
+func TestLockPath(t *testing.T) {
+	word := &dwarf.UintType{BasicType: dwarf.BasicType{CommonType: dwarf.CommonType{ByteSize: 8}}}
+	field := func(name string, at int64, t dwarf.Type) *dwarf.StructField {
+		return &dwarf.StructField{Name: name, ByteOffset: at, Type: t}
+	}
+	mutex := &dwarf.StructType{CommonType: dwarf.CommonType{ByteSize: 8}, StructName: "sync.Mutex", Field: []*dwarf.StructField{field("state", 0, word)}}
+	both := &dwarf.StructType{CommonType: dwarf.CommonType{ByteSize: 24}, StructName: "main.both", Field: []*dwarf.StructField{
+		field("n", 0, word), field("a", 8, mutex), field("b", 16, &dwarf.TypedefType{Type: mutex}),
+	}}
+	list := &dwarf.ArrayType{CommonType: dwarf.CommonType{ByteSize: 48}, Type: both, Count: 2}
+	for _, c := range []struct {
+		t    dwarf.Type
+		at   int64
+		path string
+		ok   bool
+	}{
+		{mutex, 0, "", true}, {both, 8, ".a", true}, {list, 40, "[1].b", true},
+		{both, 0, "", false}, {both, 12, "", false}, {both, 24, "", false}, {list, -1, "", false}, {nil, 0, "", false}, {word, 0, "", false},
+		{&dwarf.ArrayType{CommonType: dwarf.CommonType{ByteSize: 8}, Type: &dwarf.StructType{}}, 0, "", false},
+	} {
+		path, ok := lockPath(c.t, c.at)
+		if ok != c.ok || ok && path != c.path {
+			t.Errorf("%v at %d: %q, %v; want %q, %v", c.t, c.at, path, ok, c.path, c.ok)
+		}
 	}
 }

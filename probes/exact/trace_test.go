@@ -211,10 +211,12 @@ func TestAgainstTraceOf(t *testing.T) {
 }
 
 func download(url, path string) error {
+	defer http.DefaultClient.CloseIdleConnections()
 	res, err := http.Get(url)
 	if err != nil {
 		return err
 	}
+	defer res.Body.Close()
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, res.Status)

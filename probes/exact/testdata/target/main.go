@@ -12,6 +12,7 @@
 //	network N D  N reads from a socket, each about D before there is something
 //	queue N      N goroutines wait for one lock at once, then get it in turn
 //	park N       N goroutines wait from now on, and nobody ever wakes them
+//	global N D   N waits for a lock within a variable of the package, each about D
 //	two N D      N waits for each of two locks in one function
 //	block FILE   writes the runtime's block profile, of everything so far
 //	trace FILE   writes an execution trace from now on
@@ -69,6 +70,9 @@ func main() {
 			waits, took = expire(n, d)
 		case "network":
 			waits, took = readSocket(n, d)
+		case "global":
+			l := &registry.shelves[2].mu
+			waits, took = turns(n, d, l.Lock, func() { lockAndUnlock(l) }, func() { unlock(l) })
 		case "two":
 			waits, took = bothLocks(n, d)
 		case "queue":
@@ -249,6 +253,14 @@ func readSocket(n int, d time.Duration) (int, time.Duration) {
 
 //go:noinline
 func readByte(c net.Conn, b []byte) { c.Read(b) }
+
+var registry struct {
+	names   int
+	shelves [3]struct {
+		n  int
+		mu sync.Mutex
+	}
+}
 
 type table struct{ mu sync.RWMutex }
 
