@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"math"
 	"sort"
 
 	"github.com/contention-toolkit/contention/profile"
@@ -17,10 +18,36 @@ type Reconciled struct {
 	// counts a wait when it has ended, with all of its length: waits that are open
 	// at an edge of the window make a difference.
 	Block *float64 `json:"block"`
+	// Mutex is the delay of Go's mutex profile, which charges who unlocks; nil
+	// where it was not recorded, and for other reasons than waits for a Mutex: of
+	// an RWMutex it does not tell readers that wait from writers.
+	Mutex *float64 `json:"mutex"`
+	// Why says what can make each of those differ that does, by more than a tenth.
+	Why []string `json:"why"`
+}
+
+// apart is from which ratio on two sources are said to differ, and least the
+// blocked goroutines below which that is noise.
+const apart, least = 0.1, 0.001
+
+func (r *Reconciled) explain() {
+	r.Why = []string{}
+	differs := func(v *float64) bool {
+		return v != nil && math.Abs(*v-r.Exact) > max(apart*max(*v, r.Exact), least)
+	}
+	if differs(r.Sampled) {
+		r.Why = append(r.Why, "sampler: it looks 99 times per second, so that rare waits have large errors, and its window is longer than that of uprobes")
+	}
+	if differs(r.Block) {
+		r.Why = append(r.Why, "block profile: it counts a wait when it has ended and in full, so that waits open at an edge of the window are missing or too long; above a rate of 1 ns it samples")
+	}
+	if differs(r.Mutex) {
+		r.Why = append(r.Why, "mutex profile: the unlocker is charged with an estimate for all that wait behind the one it wakes, at the moment of unlocking, and one event in its fraction is sampled")
+	}
 }
 
 // Reconcile compares the exact source of a recording with the sampler and with
-// the block profile, by wait reason, most blocked first. It returns nil where
+// the block and mutex profiles, by wait reason, most blocked first. It returns nil where
 // the recording has no exact source, or nothing to compare it with.
 func Reconcile(rec *profile.Recording) []Reconciled {
 	blocked := byReason(rec, profile.SourceExact)
@@ -29,7 +56,8 @@ func Reconcile(rec *profile.Recording) []Reconciled {
 	}
 	sampled := byReason(rec, profile.SourceGoroutines)
 	delay := byReason(rec, profile.SourceBlock)
-	if sampled == nil && delay == nil {
+	unlocked := byReason(rec, profile.SourceMutex)
+	if sampled == nil && delay == nil && unlocked == nil {
 		return nil
 	}
 	out := []Reconciled{}
@@ -42,6 +70,10 @@ func Reconcile(rec *profile.Recording) []Reconciled {
 		if d, ok := delay[reason]; ok {
 			r.Block = &d
 		}
+		if d, ok := unlocked[reason]; ok && reason == reasonMutex {
+			r.Mutex = &d
+		}
+		r.explain()
 		out = append(out, r)
 	}
 	sort.Slice(out, func(i, j int) bool {
@@ -52,6 +84,8 @@ func Reconcile(rec *profile.Recording) []Reconciled {
 	})
 	return out
 }
+
+const reasonMutex = "sync.Mutex.Lock"
 
 // byReason sums a source's blocked time by wait reason, in seconds per second;
 // nil where it was not recorded.

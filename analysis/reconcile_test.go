@@ -1,6 +1,7 @@
 package analysis_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/contention-toolkit/contention/analysis"
@@ -30,6 +31,12 @@ func TestReconcile(t *testing.T) {
 	rec.Profiles[profile.SourceBlock] = block
 	rec.Meta.Sources = append(rec.Meta.Sources, profile.SourceInfo{Source: profile.SourceBlock, Window: window})
 
+	mutex := profile.New(profile.ValueType{Type: "contentions", Unit: "count"}, profile.ValueType{Type: "delay", Unit: "nanoseconds"})
+	mutex.Add(mutex.InternFrames(stack("sync.(*Mutex).Unlock", "b")), mutex.InternLabels(), 9, 200*second)
+	mutex.Add(mutex.InternFrames(stack("sync.(*RWMutex).Unlock", "b")), mutex.InternLabels(), 9, 70*second)
+	rec.Profiles[profile.SourceMutex] = mutex
+	rec.Meta.Sources = append(rec.Meta.Sources, profile.SourceInfo{Source: profile.SourceMutex, Window: window})
+
 	got := analysis.Reconcile(rec)
 	if len(got) != 2 {
 		t.Fatalf("%d reasons, want 2: %+v", len(got), got)
@@ -41,7 +48,16 @@ func TestReconcile(t *testing.T) {
 	if sleep.Reason != "sleep" || sleep.Exact != 1 || sleep.Sampled == nil || *sleep.Sampled != 0 || sleep.Block != nil {
 		t.Errorf("sleep: %+v", sleep)
 	}
+	// Half of what was waited for is in the mutex profile, which is explained;
+	// the others agree within a tenth.
+	if lock.Mutex == nil || *lock.Mutex != 20 || len(lock.Why) != 1 || !strings.HasPrefix(lock.Why[0], "mutex profile: ") {
+		t.Errorf("the mutex profile of locks: %v, %q", lock.Mutex, lock.Why)
+	}
+	if sleep.Mutex != nil || len(sleep.Why) != 1 || !strings.HasPrefix(sleep.Why[0], "sampler: ") {
+		t.Errorf("sleep: %v, %q", sleep.Mutex, sleep.Why)
+	}
 	delete(rec.Profiles, profile.SourceBlock)
+	delete(rec.Profiles, profile.SourceMutex)
 	delete(rec.Profiles, profile.SourceGoroutines)
 	if got := analysis.Reconcile(rec); got != nil {
 		t.Errorf("with nothing to compare: %v", got)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ const maxReconciled = 6
 
 // reconciledLines compare sources that should agree, by wait reason.
 func reconciledLines(rows []analysis.Reconciled) []string {
-	var parts []string
+	var parts, why []string
 	for i, r := range rows {
 		if i == maxReconciled {
 			parts = append(parts, fmt.Sprintf("%d more (--json)", len(rows)-i))
@@ -71,12 +72,24 @@ func reconciledLines(rows []analysis.Reconciled) []string {
 		if r.Block != nil {
 			s += fmt.Sprintf(" (block profile %.3f)", *r.Block)
 		}
+		if r.Mutex != nil {
+			s += fmt.Sprintf(" (mutex profile %.3f)", *r.Mutex)
+		}
 		parts = append(parts, s)
+		for _, w := range r.Why {
+			if !slices.Contains(why, w) {
+				why = append(why, w)
+			}
+		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"blocked goroutines by reason, and what other sources say: " + strings.Join(parts, ", ")}
+	out := []string{"blocked goroutines by reason, and what other sources say: " + strings.Join(parts, ", ")}
+	for _, w := range why {
+		out = append(out, "they differ: "+w)
+	}
+	return out
 }
 
 // lockView is what `top --by lock` shows, and its JSON form.
