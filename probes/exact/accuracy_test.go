@@ -244,7 +244,7 @@ func TestLocks(t *testing.T) {
 			t.Errorf("waiters and releasers of the mutex: %+v", l.Pairs)
 		}
 		// Three semaphores, one lock.
-		if l := byName["main.(*table).read+write"]; l.Kind != "sync.RWMutex" || l.Instances != 1 || l.Parks != 20 {
+		if l := byName["main.table.mu"]; l.Kind != "sync.RWMutex" || l.Instances != 1 || l.Parks != 20 {
 			t.Errorf("the RWMutex: %+v", l)
 		}
 		// A variable of the program, waited for where another lock is as well.

@@ -26,7 +26,8 @@ const (
 type instance struct {
 	addr uint64 // of the lock, 0 where it was not seen
 	kind string
-	// global is its name where it lies in a variable of the program, else "".
+	// global is its name where it lies in a variable of the program, or is a
+	// field of a receiver, else "".
 	global string
 	sites  map[site]int64 // parks by where it is waited for
 	waits  []waitKey
@@ -62,6 +63,7 @@ func (b *builder) locks() *profile.Capture {
 	c.Locks = []profile.Lock{}
 	all := b.instances()
 	b.nameGlobals(all)
+	b.nameFields(all)
 	groups := gather(all)
 	names := lockNames(groups)
 	waits, sample := map[waitKey]waitValue{}, map[waitKey]int{}
@@ -112,7 +114,7 @@ func (b *builder) instances() []*instance {
 
 // gather puts locks together that are waited for at a common line: they are
 // instances of one lock of the source. Locks that were not seen stay apart, and
-// so does each that has a name of its own.
+// those that have a name are together with their namesakes alone.
 func gather(all []*instance) [][]*instance {
 	parent := make([]int, len(all))
 	for i := range parent {
@@ -127,10 +129,14 @@ func gather(all []*instance) [][]*instance {
 	}
 	first := map[site]int{}
 	for i, in := range all {
-		if in.addr == 0 || in.global != "" {
+		if in.addr == 0 {
 			continue
 		}
-		for s := range in.sites {
+		sites := in.sites
+		if in.global != "" {
+			sites = map[site]int64{{function: in.global}: 0}
+		}
+		for s := range sites {
 			j, ok := first[s]
 			if !ok {
 				first[s] = i

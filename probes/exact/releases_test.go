@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/contention-toolkit/contention/profile"
@@ -74,15 +75,20 @@ func TestReleasesAndLinkModes(t *testing.T) {
 			r = record(t, Options{PID: s.pid, Locks: true})
 			s.do("mutex 10 20ms")
 			s.do("rwmutex 5 20ms")
-			c := stop(t, r)[profile.SourceLocks]
-			if why, ok := c.Settings["every_park_is_probed"]; ok {
+			got = stop(t, r)
+			locks := got[profile.SourceLocks]
+			if why, ok := locks.Settings["every_park_is_probed"]; ok {
 				t.Errorf("every park is probed: %s", why)
 			}
 			parks := map[string]int64{}
-			for _, l := range c.Locks {
+			for _, l := range locks.Locks {
 				parks[l.Name+" "+l.Kind] = l.Parks
 			}
-			if len(parks) != 2 || parks["main.lockAndUnlock sync.Mutex"] != 10 || parks["main.(*table).read+write sync.RWMutex"] != 10 {
+			table := "main.table.mu"
+			if slices.Contains(c.flags, "-ldflags=-s -w") {
+				table = "main.(*table).read+write"
+			}
+			if len(parks) != 2 || parks["main.lockAndUnlock sync.Mutex"] != 10 || parks[table+" sync.RWMutex"] != 10 {
 				t.Errorf("locks by lean probes: %+v", parks)
 			}
 		})
