@@ -39,7 +39,7 @@ func TestReceiverOffset(t *testing.T) {
 		{"another register's", [][]byte{movCXtoAX}, -1},
 		{"cleared in part", [][]byte{clearEAX}, -1},
 		{"two ways lead here", [][]byte{jumpOver, callNext, leaAX28}, -1},
-		{"reached by a jump alone", [][]byte{jumpAway, callNext, leaAX28}, 0x28},
+		{"reached by a jump alone", [][]byte{jumpAway, {0x90, 0x90, 0x90, 0x90, 0xc3}, leaAX28}, 0x28},
 		{"not understood", [][]byte{{0x06}}, -1},
 	} {
 		code := slices.Concat(append(c.code, callNext)...)
