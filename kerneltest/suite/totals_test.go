@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,10 +59,15 @@ func threadTotals(t *testing.T, o thread.Options) *profile.Capture {
 	for what := range calls {
 		took[what] = tg.wait(what, rounds, span)
 	}
-	c, err := r.Stop()
+	captures, err := r.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
+	at := slices.IndexFunc(captures, func(c *profile.Capture) bool { return c.Source == profile.SourceThreads })
+	if at < 0 {
+		t.Fatalf("no capture of threads among %d", len(captures))
+	}
+	c := captures[at]
 	if err := c.Profile.CheckValid(); err != nil {
 		t.Error(err)
 	}

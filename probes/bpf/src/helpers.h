@@ -44,6 +44,7 @@ static long (*task_pt_regs)(void *task) = (void *)175;
 /* Compile once, run everywhere: these become relocations against the running kernel's types. */
 #define CORE __attribute__((preserve_access_index))
 #define field_exists(field) __builtin_preserve_field_info(field, 2)
+#define field_size(field) __builtin_preserve_field_info(field, 1)
 #define field_offset(type, field) \
 	__builtin_preserve_field_info(((type *)0)->field, 0)
 #define enum_value_exists(type, value) \

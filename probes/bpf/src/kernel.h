@@ -62,6 +62,11 @@ struct task_struct___old {
 	volatile long state;
 } CORE;
 
+/* Found on 7.3; 6.18 still has an int. */
+struct task_struct___byte {
+	unsigned char on_cpu;
+} CORE;
+
 struct pt_regs {
 	unsigned long bp;
 	unsigned long ip;

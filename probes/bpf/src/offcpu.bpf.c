@@ -57,6 +57,14 @@ INLINE long read_state(struct task_struct *p)
 	return old->state;
 }
 
+INLINE bool on_cpu(struct task_struct *p)
+{
+	struct task_struct___byte *byte = (void *)p;
+	if (field_size(p->on_cpu) == 1)
+		return byte->on_cpu;
+	return p->on_cpu;
+}
+
 INLINE __u32 blocked_reason(long state)
 {
 	if (state & TASK_INTERRUPTIBLE)
@@ -462,7 +470,7 @@ int offcpu_seed(struct bpf_iter__task *ctx)
 	t.pid = p->pid;
 	t.tgid = p->tgid;
 	read_kernel(t.comm, sizeof(t.comm), p->comm);
-	if (p->on_cpu) {
+	if (on_cpu(p)) {
 		t.phase = PHASE_RUNNING;
 	} else {
 		t.phase = PHASE_OFF;
