@@ -26,7 +26,12 @@ type list struct {
 
 type known struct {
 	addr   uint64
+	key    uint64 // of the wait whose stack was read last; see g.key
+	goid   uint64 // that team belongs to
+	entry  int32  // number of that stack in the aggregate
+	team   int32  // number of the goroutine's team there
 	extent uint32 // bytes of stack that its last walk needed
+	hot    uint8  // see hot
 }
 
 var errReplaced = errors.New("its list of goroutines was replaced: another program runs in the process now")
@@ -61,7 +66,7 @@ func (l *list) refresh() error {
 		return fmt.Errorf("read the list of goroutines: %w", explain(l.mem.pid, err))
 	}
 	for i := 0; i < len(raw); i += 8 {
-		l.all = append(l.all, known{binary.LittleEndian.Uint64(raw[i:]), firstStack})
+		l.all = append(l.all, known{addr: binary.LittleEndian.Uint64(raw[i:]), extent: firstStack})
 	}
 	l.count, l.array = int(n), array
 	// Neighbours in memory are read in one piece.

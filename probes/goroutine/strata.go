@@ -1,51 +1,77 @@
 package goroutine
 
-import "slices"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
-// A stratum is the goroutines of one state and wait reason. When there are more
-// goroutines than stacks that the budget lets a tick read, a random choice of
-// each stratum is read, and those chosen carry the time of all, so that the
-// stratum's time is kept whole. Lock waits come first: a few of them must not
-// drown in idle ones.
+// A stratum is the goroutines of one state and wait reason whose states are read
+// with one probability. The stacks that are not known from an earlier tick are
+// read of a random choice of each stratum, and those chosen carry the time of
+// all, so that the stratum's time is kept whole. Lock waits come first: a few of
+// them must not drown in idle ones.
 type stratum struct {
 	status uint32
 	reason uint8
 	lock   bool
+	cold   bool    // of goroutines of which a tick reads the states of some
 	rate   float64 // probability that a goroutine of it is chosen at this tick
-	count  int     // goroutines at this tick
+	phase  float64 // of the systematic choice, in [0, 1) before each goroutine
+	count  int     // goroutines at this tick whose stack is not known
 	taken  int     // of these chosen
 	given  int     // of the chosen, how many have got their part
 	quota  int     // how many to choose at the next tick
+	seen   int     // goroutines at this tick, with those whose stack is known
+	owed   int64   // time of goroutines of which none was chosen yet
 }
 
 // strata are those met so far. Each tick chooses by what the last one counted.
 type strata struct {
 	list  []stratum
-	index [numStatus << 8]int32 // number in list + 1
+	index [numStatus << 9]int32 // number in list + 1
 	order []int
 }
 
 // begin opens a tick.
-func (s *strata) begin() {
+func (s *strata) begin(r *rand.Rand) {
 	for i := range s.list {
 		x := &s.list[i]
-		x.count, x.taken, x.given = 0, 0, 0
+		x.count, x.taken, x.given, x.seen = 0, 0, 0, 0
+		x.phase = r.Float64()
 	}
 }
 
 // of returns the number of a goroutine's stratum in the list.
-func (s *strata) of(status uint32, reason uint8, lock bool) int {
-	at := &s.index[status<<8|uint32(reason)]
+func (s *strata) of(status uint32, reason uint8, lock, cold bool) int {
+	k := status<<9 | uint32(reason)<<1
+	if cold {
+		k |= 1
+	}
+	at := &s.index[k]
 	if *at == 0 {
-		s.list = append(s.list, stratum{status: status, reason: reason, lock: lock, rate: 1})
+		s.list = append(s.list, stratum{status: status, reason: reason, lock: lock, cold: cold, rate: 1})
 		*at = int32(len(s.list))
 	}
 	return int(*at - 1)
 }
 
-// choose sets the rates of the next tick, which may read total stacks, and says
+// choose counts a goroutine whose stack is not known and says whether it is to be
+// read. Each is with the probability rate, and their number differs from rate
+// times count by less than one.
+func (x *stratum) choose() bool {
+	x.count++
+	x.phase += x.rate
+	if x.phase < 1 {
+		return false
+	}
+	x.phase--
+	x.taken++
+	return true
+}
+
+// next sets the rates of the next tick, which may read total stacks, and says
 // whether it will read all.
-func (s *strata) choose(total int) (all bool) {
+func (s *strata) next(total int) (all bool) {
 	s.allot(total)
 	all = true
 	for i := range s.list {

@@ -78,6 +78,22 @@ func (x *g) same(y *g) bool {
 		(x.status != statusSyscall || x.sysSP == y.sysSP && x.sysPC == y.sysPC)
 }
 
+// key names a wait: while it stays the same the goroutine has not run, and its
+// stack is what it was. The counter is one byte: one in 256 of the goroutines
+// that stop again at the same depth and instruction is taken for not having run.
+// 0 means that this release does not tell.
+func (x *g) key(hasSeq bool) uint64 {
+	if !hasSeq || !x.waits() {
+		return 0
+	}
+	h := x.goid
+	for _, v := range [...]uint64{x.sp, x.pc, x.bp, uint64(x.status)<<16 | uint64(x.reason)<<8 | uint64(x.seq)} {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h | 1
+}
+
 // top is where the walk of a stack begins; ok is false when the state has no
 // stack that can be read.
 func (x *g) top() (sp, pc, bp uint64, ok bool) {
