@@ -97,6 +97,7 @@ func (s *Session) complete(m *profile.Meta, end edge, counters []profile.WorkCou
 		}
 		m.Targets = append(m.Targets, t)
 	}
+	m.Warnings = append(m.Warnings, s.uncounted()...)
 	if s.left > 0 {
 		m.Warnings = append(m.Warnings, fmt.Sprintf("%d more processes are not recorded: at most %d are at one time, and %d in one window", s.left, maxTargets, maxParts))
 	}
@@ -110,6 +111,21 @@ func (s *Session) complete(m *profile.Meta, end edge, counters []profile.WorkCou
 		m.Recorder.ProbeNs += src.Cost.ProbeNs
 		m.Recorder.MemBytes += src.Cost.MemBytes
 	}
+}
+
+// uncounted names the targets that took the place of one whose work was counted,
+// and whose own was not: figures per message lack their messages.
+func (s *Session) uncounted() []string {
+	var out []string
+	counted := map[string]bool{}
+	for _, p := range s.parts {
+		own := p.watch != nil && len(p.opt.Work) > 0
+		if t := p.target; !own && counted[t.Before] && t.Began != profile.BeganFork {
+			out = append(out, fmt.Sprintf("target %s: its work is not counted, that of target %s before it is: figures per message are too high; look at one target with --target", t.ID, t.Before))
+		}
+		counted[p.target.ID] = own
+	}
+	return out
 }
 
 // story says what a reader must know of one target's part.

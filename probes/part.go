@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type part struct {
 	fate    fate // when it had ended
 	kids    children
 
+	named     bool      // its sources were named: no others are begun later
+	http      bool      // what the target serves itself is recorded
 	lookUntil time.Time // until when endpoints are looked for again
 
 	done    chan struct{}  // closed when a source has ended
@@ -61,7 +64,8 @@ func startPart(ctx context.Context, o Options, pid int) (*part, error) {
 	}
 	p := &part{opt: o, pid: pid, target: target, image: readImage(pid), done: make(chan struct{}), quit: make(chan struct{}), out: make(chan outcome, 1)}
 	p.find(ctx)
-	if p.opt.Sources == nil {
+	p.named = p.opt.Sources != nil
+	if !p.named {
 		p.opt.Sources = DefaultSources()
 		if p.opt.PprofURL != "" {
 			p.opt.Sources = append(p.opt.Sources, profile.SourceMutex, profile.SourceBlock, profile.SourceCPU)
@@ -100,10 +104,13 @@ func (p *part) start(ctx context.Context) error {
 	return nil
 }
 
+// noWork begins the warning that work is not counted.
+const noWork = "work counters: "
+
 func (p *part) startWork(ctx context.Context) {
 	var err error
 	if p.watch, err = work.Watch(ctx, p.opt.Work); err != nil {
-		p.warn = append(p.warn, fmt.Sprintf("work counters: %v; figures per message are not given", err))
+		p.warn = append(p.warn, fmt.Sprintf(noWork+"%v; figures per message are not given", err))
 	}
 }
 
@@ -144,7 +151,7 @@ func (p *part) find(ctx context.Context) {
 // look looks once more for the endpoints of a process that was young when its
 // part began, and starts what needs them.
 func (p *part) look(ctx context.Context) {
-	if p.lookUntil.IsZero() || p.opt.NoDiscover {
+	if p.lookUntil.IsZero() {
 		return
 	}
 	if time.Now().After(p.lookUntil) {
@@ -153,30 +160,46 @@ func (p *part) look(ctx context.Context) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was, warned := p.opt, len(p.warn)
+	found, warned := len(p.opt.Work) > 0 && p.watch != nil, len(p.warn)
 	p.find(ctx)
-	p.warn = p.warn[:warned] // said before, or true of a process that is not ready
-	if was.PprofURL == "" && p.opt.PprofURL != "" {
+	if !p.http && p.opt.PprofURL != "" {
 		p.lateHTTP(ctx)
 	}
-	if len(was.Work) == 0 && len(p.opt.Work) > 0 {
+	if !found && len(p.opt.Work) > 0 {
 		if p.watch != nil {
 			p.watch.Stop()
 		}
 		p.startWork(ctx)
 	}
-	if p.opt.PprofURL != "" && len(p.opt.Work) > 0 {
+	p.warn = p.warn[:warned] // said before, or true of a process that is not ready
+	if !found && p.watch != nil && len(p.opt.Work) > 0 {
+		p.warn = slices.DeleteFunc(p.warn, func(w string) bool { return strings.HasPrefix(w, noWork) })
+	}
+	if (p.http || len(p.laterHTTP()) == 0) && len(p.opt.Work) > 0 && p.watch != nil {
 		p.lookUntil = time.Time{}
 	}
 }
 
+// laterHTTP lists what is to be recorded of what the target serves itself.
+func (p *part) laterHTTP() []profile.Source {
+	list := slices.Clip(p.opt.Sources)
+	if !p.named {
+		list = append(list, profile.SourceMutex, profile.SourceBlock, profile.SourceCPU)
+	}
+	var out []profile.Source
+	for _, src := range list {
+		if isHTTP(src) && !slices.Contains(out, src) {
+			out = append(out, src)
+		}
+	}
+	return out
+}
+
 // lateHTTP starts the sources that the target serves itself.
 func (p *part) lateHTTP(ctx context.Context) {
-	var list []profile.Source
-	for _, src := range append(slices.Clip(p.opt.Sources), profile.SourceMutex, profile.SourceBlock, profile.SourceCPU) {
-		if isHTTP(src) && !slices.Contains(list, src) {
-			list = append(list, src)
-		}
+	list := p.laterHTTP()
+	if len(list) == 0 {
+		return
 	}
 	p.absent = slices.DeleteFunc(p.absent, func(a profile.Absent) bool { return isHTTP(a.Source) })
 	n := len(p.sources)

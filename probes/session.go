@@ -82,10 +82,10 @@ func Start(ctx context.Context, o Options) (*Session, error) {
 }
 
 // partOptions are those of one part. Counters of work that the caller named are
-// read for the first part alone: they are not one process's.
-func (s *Session) partOptions(first bool) Options {
+// read for the first target and what takes its place: they are not each process's.
+func (s *Session) partOptions(counts bool) Options {
 	o := s.opt
-	if !first && o.Work != nil {
+	if !counts && o.Work != nil {
 		o.Work = []work.Counter{}
 	}
 	return o

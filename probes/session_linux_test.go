@@ -5,9 +5,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	_ "net/http/pprof"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,11 +23,16 @@ import (
 
 	"github.com/contention-toolkit/contention/internal/testutil"
 	"github.com/contention-toolkit/contention/probes"
+	"github.com/contention-toolkit/contention/probes/cgrouptest"
 	"github.com/contention-toolkit/contention/probes/thread"
+	"github.com/contention-toolkit/contention/probes/work"
 	"github.com/contention-toolkit/contention/profile"
 )
 
-const roleEnv = "CONTENTION_PROBES_TEST_ROLE"
+const (
+	roleEnv   = "CONTENTION_PROBES_TEST_ROLE"
+	listenEnv = "CONTENTION_PROBES_TEST_LISTEN" // address to serve pprof and a counter at
+)
 
 // The test binary is its own target.
 func TestMain(m *testing.M) {
@@ -37,8 +46,11 @@ func TestMain(m *testing.M) {
 // targetMain waits where its role says, and does what its input says.
 func targetMain(role string) {
 	block := make(chan struct{})
-	wait := map[string]func(chan struct{}){"first": waitsFirst, "second": waitsSecond}[role]
+	wait := map[string]func(chan struct{}){"first": waitsFirst, "second": waitsSecond, "late": waitsFirst}[role]
 	go wait(block)
+	if addr := os.Getenv(listenEnv); addr != "" && role != "late" {
+		serve(addr)
+	}
 	fmt.Println("ready")
 	self := func() (string, []string, []string) {
 		env := slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, roleEnv) })
@@ -47,6 +59,15 @@ func targetMain(role string) {
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		path, args, env := self()
 		switch in.Text() {
+		case "serve":
+			serve(os.Getenv(listenEnv))
+			fmt.Println("served")
+		case "spin":
+			go func() {
+				for {
+					sink++
+				}
+			}()
 		case "exec":
 			fmt.Println(syscall.Exec(path, args, env))
 		case "fork":
@@ -68,6 +89,23 @@ func targetMain(role string) {
 	}
 }
 
+var sink int
+
+// serve serves pprof, and a counter that goes up with time.
+func serve(addr string) {
+	began := time.Now()
+	runtime.SetMutexProfileFraction(1)
+	http.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "work_total %d\n", time.Since(began).Milliseconds())
+	})
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	go func() { fmt.Println(http.Serve(l, nil)) }()
+}
+
 //go:noinline
 func waitsFirst(c chan struct{}) { <-c }
 
@@ -82,10 +120,10 @@ type victim struct {
 	out *bufio.Reader
 }
 
-func start(t *testing.T, role string) *victim {
+func start(t *testing.T, role string, env ...string) *victim {
 	t.Helper()
 	v := &victim{t: t, cmd: exec.Command("/proc/self/exe")}
-	v.cmd.Env = append(os.Environ(), roleEnv+"="+role)
+	v.cmd.Env = append(append(os.Environ(), env...), roleEnv+"="+role)
 	v.cmd.Stderr = os.Stderr
 	in, err := v.cmd.StdinPipe()
 	if err != nil {
@@ -276,6 +314,53 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A process that takes another's place is asked for its profiles and its work
+// once it serves them.
+func TestRestartServesLater(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	counter, err := work.Parse("http://"+addr+"/metrics#work_total", profile.WorkPublished)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := start(t, "first", listenEnv+"="+addr)
+	s, dir := record(t, func(o *probes.Options) {
+		o.Follow, o.PprofURL, o.Work = true, "http://"+addr+"/debug/pprof", []work.Counter{counter}
+		o.Sources = []profile.Source{profile.SourceGoroutines, profile.SourceMutex}
+	}, v.pid())
+	settle()
+	v.end()
+	w := start(t, "late", listenEnv+"="+addr)
+	await(t, s, 2)
+	// The first one's profile went with it, for want of a read at its end.
+	missing := func() bool {
+		return slices.ContainsFunc(s.Absent(), func(a profile.Absent) bool { return strings.HasPrefix(a.Reason, "process "+strconv.Itoa(w.pid())+":") })
+	}
+	if !missing() {
+		t.Fatalf("the second process is said to serve before it does: %+v", s.Absent())
+	}
+	w.say("serve")
+	w.expect("served")
+	testutil.Eventually(t, 10*time.Second, "the mutex profile of the second process", func() bool { return !missing() })
+	settle()
+	rec := stop(t, s, dir)
+	if rec.Profiles[profile.SourceMutex] == nil || rec.Profiles[profile.SourceCPU] != nil {
+		t.Errorf("sources %+v, want mutex and not cpu", rec.Meta.Sources)
+	}
+	// So did its count, which is said.
+	warnings := strings.Join(rec.Meta.Warnings, "\n")
+	if len(rec.Meta.Work) != 1 || rec.Meta.Work[0].Delta() <= 0 || !strings.Contains(warnings, "left out") {
+		t.Errorf("work %+v, want that of the second process, and to be told of the first; warnings %s", rec.Meta.Work, warnings)
+	}
+	if strings.Contains(warnings, "not counted") || strings.Contains(warnings, "work counters:") {
+		t.Errorf("the second one's work is counted, and warnings say %s", warnings)
+	}
+}
+
 // Without --follow the session ends with its target, and what was recorded is kept.
 func TestTargetEnds(t *testing.T) {
 	v := start(t, "first")
@@ -316,6 +401,60 @@ func TestFork(t *testing.T) {
 			t.Errorf("a child that is not followed: %q", warnings)
 		}
 		v.end()
+	}
+}
+
+// A successor whose work cannot be counted makes figures per message wrong: that
+// is said.
+func TestRestartWithoutCounter(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	counter, err := work.Parse("http://"+addr+"/metrics#work_total", profile.WorkPublished)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := start(t, "first", listenEnv+"="+addr)
+	s, dir := record(t, func(o *probes.Options) { o.Follow, o.Work = true, []work.Counter{counter} }, v.pid())
+	v.end()
+	w := start(t, "late", listenEnv+"="+addr)
+	await(t, s, 2)
+	rec := stop(t, s, dir)
+	if want := fmt.Sprintf("target %d: its work is not counted", w.pid()); !strings.Contains(strings.Join(rec.Meta.Warnings, "\n"), want) {
+		t.Errorf("warnings %q, want %s", rec.Meta.Warnings, want)
+	}
+}
+
+// What a CPU quota takes from a target is recorded, and when.
+func TestThrottling(t *testing.T) {
+	v := start(t, "first")
+	group, version := cgrouptest.New(t, 10*time.Millisecond, 50*time.Millisecond)
+	t.Cleanup(v.end) // before the cgroup is removed
+	cgrouptest.Move(t, group, v.pid())
+	s, dir := record(t, nil, v.pid())
+	v.say("spin")
+	time.Sleep(2300 * time.Millisecond) // the window: two full seconds and a part
+	rec := stop(t, s, dir)
+	limits := rec.Meta.Targets[0].CPULimits
+	if len(limits) == 0 {
+		t.Fatal("no limit is recorded")
+	}
+	l := limits[0]
+	var sum int64
+	for _, ns := range l.PerSecond {
+		sum += ns
+	}
+	if l.Version != version || l.QuotaNs*5 != l.PeriodNs || !strings.HasSuffix(group, l.Cgroup) {
+		t.Errorf("the limit is %+v, want a fifth of a CPU in %s", l, group)
+	}
+	if l.Throttled < 5 || l.NanosLost == 0 || len(l.PerSecond) < 3 || sum != l.NanosLost || rec.Meta.Host.ThrottledNs != l.NanosLost {
+		t.Errorf("%+v, %d ns of the host, does not add up", l, rec.Meta.Host.ThrottledNs)
+	}
+	if !strings.Contains(strings.Join(rec.Meta.Warnings, "\n"), "CPU quota of cgroup") {
+		t.Errorf("warnings %q do not tell", rec.Meta.Warnings)
 	}
 }
 

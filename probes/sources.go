@@ -171,6 +171,7 @@ func (p *part) startHTTP(ctx context.Context, sources []profile.Source) (source,
 	if err != nil {
 		return nil, err
 	}
+	p.http = true
 	return httpSource{rec}, nil
 }
 

@@ -88,7 +88,8 @@ func (s *Session) follow(ctx context.Context, pid int, before *part, began strin
 		s.left++
 		return false
 	}
-	p, err := startPart(ctx, s.partOptions(false), pid)
+	counts := began != profile.BeganFork && len(before.opt.Work) > 0
+	p, err := startPart(ctx, s.partOptions(counts), pid)
 	if err != nil {
 		s.warn = append(s.warn, fmt.Sprintf("process %d (%s of %s) is not recorded: %v", pid, began, before.target.ID, err))
 		return false
@@ -159,7 +160,7 @@ func (s *Session) succeeds(pid int, ended *part) bool {
 	if s.opt.Successor != nil {
 		return true
 	}
-	t, err := describe(pid)
+	t, err := identify(pid)
 	return err == nil && t.Executable != "" && t.Executable == ended.target.Executable && slices.Equal(t.Arguments, ended.target.Arguments)
 }
 

@@ -18,6 +18,26 @@ import (
 
 // describe reads what /proc and the executable say of a process.
 func describe(pid int) (profile.Target, error) {
+	t, err := identify(pid)
+	if err != nil {
+		return t, err
+	}
+	if info, err := buildinfo.ReadFile(filepath.Join(procDir(pid), "exe")); err == nil {
+		t.GoVersion, t.Module, t.Version = info.GoVersion, info.Main.Path, info.Main.Version
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				t.Revision = s.Value + t.Revision
+			case s.Key == "vcs.modified" && s.Value == "true":
+				t.Revision += "+dirty"
+			}
+		}
+	}
+	return t, nil
+}
+
+// identify reads a process's executable and arguments.
+func identify(pid int) (profile.Target, error) {
 	t := profile.Target{PID: pid}
 	if pid <= 0 {
 		return t, fmt.Errorf("record process %d: not a process id; name a running process with --pid", pid)
@@ -37,17 +57,6 @@ func describe(pid int) (profile.Target, error) {
 	// the sources say what is missing.
 	if exe, err := os.Readlink(filepath.Join(dir, "exe")); err == nil {
 		t.Executable = exe
-	}
-	if info, err := buildinfo.ReadFile(filepath.Join(dir, "exe")); err == nil {
-		t.GoVersion, t.Module, t.Version = info.GoVersion, info.Main.Path, info.Main.Version
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				t.Revision = s.Value + t.Revision
-			case s.Key == "vcs.modified" && s.Value == "true":
-				t.Revision += "+dirty"
-			}
-		}
 	}
 	return t, nil
 }

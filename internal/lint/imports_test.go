@@ -19,18 +19,19 @@ const module = "github.com/contention-toolkit/contention"
 // mayImport is the import table of ARCHITECTURE.md: what a package, with all
 // below it, may import of ours beside itself. The longest prefix counts.
 var mayImport = map[string][]string{
-	"profile":         {},
-	"probes":          {"profile"},
-	"broker":          {},
-	"load":            {"broker/wire"},
-	"analysis":        {"profile"},
-	"analysis/result": {},
-	"flamegraph":      {"profile"},
-	"experiment":      {"broker", "load", "probes", "profile", "analysis"},
-	"report":          {"analysis", "flamegraph", "profile"},
-	"cmd":             {"*"},
-	"tools":           {"*"},
-	"internal":        {},
+	"profile":           {},
+	"probes":            {"profile"},
+	"probes/cgrouptest": {"probes/cgroup", "internal/testutil"},
+	"broker":            {},
+	"load":              {"broker/wire"},
+	"analysis":          {"profile"},
+	"analysis/result":   {},
+	"flamegraph":        {"profile"},
+	"experiment":        {"broker", "load", "probes", "profile", "analysis"},
+	"report":            {"analysis", "flamegraph", "profile"},
+	"cmd":               {"*"},
+	"tools":             {"*"},
+	"internal":          {},
 }
 
 // onlyIn names the packages that alone may import a module or package.

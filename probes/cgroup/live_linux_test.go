@@ -1,8 +1,6 @@
-package cgroup
+package cgroup_test
 
 import (
-	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -10,11 +8,13 @@ import (
 	"time"
 
 	"github.com/contention-toolkit/contention/internal/testutil"
+	"github.com/contention-toolkit/contention/probes/cgroup"
+	"github.com/contention-toolkit/contention/probes/cgrouptest"
 )
 
 // A process that spins under a quota of a tenth of a CPU is seen to be throttled.
 func TestLimitIsMeasured(t *testing.T) {
-	dir, version := ownGroup(t)
+	dir, version := cgrouptest.New(t, 2*time.Millisecond, 20*time.Millisecond)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "read go; while :; do :; done")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -28,11 +28,11 @@ func TestLimitIsMeasured(t *testing.T) {
 		_ = cmd.Wait() // it was killed
 	}()
 	pid := strconv.Itoa(cmd.Process.Pid)
-	put(t, filepath.Join(dir, "cgroup.procs"), pid)
+	cgrouptest.Move(t, dir, cmd.Process.Pid)
 	if _, err := in.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	limits, err := Limits("", pid)
+	limits, err := cgroup.Limits("", pid)
 	if err != nil || len(limits) == 0 {
 		t.Fatalf("limits %+v, %v", limits, err)
 	}
@@ -47,46 +47,4 @@ func TestLimitIsMeasured(t *testing.T) {
 		}
 		return s.Throttled >= 3 && s.Lost >= l.Period && s.Periods >= s.Throttled
 	})
-}
-
-// ownGroup makes a cgroup with a quota of 0.1 CPUs, which the test removes.
-func ownGroup(t *testing.T) (dir string, version int) {
-	t.Helper()
-	mounts, err := Mounts("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	why := "no cgroup hierarchy with the CPU controller is mounted"
-	for _, m := range mounts {
-		if !m.Has("cpu") && !m.Has("") {
-			continue
-		}
-		dir := filepath.Join(m.Point, "contention-test-"+strconv.Itoa(os.Getpid()))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			why = err.Error()
-			continue
-		}
-		t.Cleanup(func() {
-			// The killed process leaves it a little later.
-			testutil.Eventually(t, time.Minute, "an empty cgroup", func() bool { return os.Remove(dir) == nil })
-		})
-		if m.Version == 1 {
-			put(t, filepath.Join(dir, "cpu.cfs_period_us"), "20000")
-			put(t, filepath.Join(dir, "cpu.cfs_quota_us"), "2000")
-			return dir, 1
-		}
-		if _, err := os.Stat(filepath.Join(dir, "cpu.max")); err == nil {
-			put(t, filepath.Join(dir, "cpu.max"), "2000 20000")
-			return dir, 2
-		}
-	}
-	testutil.RequireBPF(t, errors.New(why))
-	return "", 0
-}
-
-func put(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
