@@ -216,6 +216,10 @@ func TestScrapeDoesNotWaitForTheMonitor(t *testing.T) {
 	if code, text := request(t, "GET", s.AdminURL()+"/metrics"); code != http.StatusOK || !strings.Contains(text, "pulsar_subscription_back_log{") {
 		t.Errorf("status %d", code)
 	}
+	// What its consumers tell is right although the subscription was never read.
+	if held := topicStatsOf(t, s, "t").Subscriptions["held"]; held.Type != "Failover" || len(held.Consumers) != 1 {
+		t.Errorf("the subscription whose lock is held: %+v", held)
+	}
 }
 
 func benchmarkScrape(b *testing.B, topics int) {

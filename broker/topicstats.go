@@ -123,9 +123,10 @@ func (sub *subscription) figures() dispatch.Stats {
 		return st
 	}
 	st := &sub.last
-	st.Consumers, st.Permits, st.Unacked = 0, 0, 0
+	st.Consumers, st.Permits, st.Unacked, st.Active = 0, 0, 0, ""
 	for _, c := range sub.ConsumerStats() {
 		st.Consumers++
+		st.Type = c.Type
 		st.Permits += c.Permits
 		st.Unacked += c.Unacked
 		if c.Active {

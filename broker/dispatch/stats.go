@@ -72,6 +72,7 @@ func (d *Dispatcher) Counters() Counters {
 type ConsumerStats struct {
 	ID        uint64
 	Name      string
+	Type      wire.SubType
 	Priority  int32
 	Active    bool   // Exclusive, Failover: gets everything
 	Permits   int64  // messages; negative after a batch that was larger than what was left
@@ -84,7 +85,7 @@ type ConsumerStats struct {
 // Stats reads a consumer's figures.
 func (c *Consumer) Stats() ConsumerStats {
 	return ConsumerStats{
-		ID: c.ID, Name: c.Name, Priority: c.Priority, Active: c.Active(), Permits: c.permits.Load(),
+		ID: c.ID, Name: c.Name, Type: c.Type, Priority: c.Priority, Active: c.Active(), Permits: c.permits.Load(),
 		Unacked: c.unacked.Load(), Delivered: c.delivered.Load(), Blocked: c.full.Load(), Writable: c.Sink.Writable(),
 	}
 }
