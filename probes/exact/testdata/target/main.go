@@ -38,6 +38,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -179,12 +180,23 @@ func takeFrom(c chan int) { <-c }
 //go:noinline
 func await(n int, d time.Duration) (int, time.Duration) {
 	c := sync.NewCond(&sync.Mutex{})
-	return turns(n, d, func() {}, func() { waitFor(c) }, c.Signal)
+	var waiting atomic.Bool
+	return turns(n, d, func() {}, func() { waitFor(c, &waiting) }, func() {
+		// A signal that comes before the wait is lost, and the wait forever.
+		for !waiting.Load() {
+			time.Sleep(100 * time.Microsecond)
+		}
+		c.L.Lock()
+		waiting.Store(false)
+		c.L.Unlock()
+		c.Signal()
+	})
 }
 
 //go:noinline
-func waitFor(c *sync.Cond) {
+func waitFor(c *sync.Cond, waiting *atomic.Bool) {
 	c.L.Lock()
+	waiting.Store(true)
 	c.Wait()
 	c.L.Unlock()
 }
